@@ -75,7 +75,7 @@ void celu_samples(Samples& s) {
 }
 void relu6_samples(Samples& s) { call_each(s, [](const Tensor& x) { return relu6(x); }); }
 
-// a * sigmoid(b) for the halves a and b of x along a dimension.
+// a * sigmoid(b), where a and b are the two halves of x along a dimension.
 struct Halves {
   int dim = -1;
   int in(const Dims& sizes) const {

@@ -1,5 +1,5 @@
-// add_layer_norm and add_rms_norm: x + delta and what layer_norm or rms_norm makes of it, in one kernel. Recorded as
-// the two operators: the sum carries a node of its own, whose gradient goes to x and delta, and y the norm's.
+// add_layer_norm and add_rms_norm: x + delta and its layer_norm or rms_norm, in one kernel. Recorded as the two
+// operators: the sum gets its own node, whose gradient goes to x and delta, and y gets the norm's.
 #include <algorithm>
 
 #include "amp/observe.h"
@@ -10,7 +10,7 @@
 namespace mantissa {
 namespace {
 
-// Results sum, y, 1 / standard deviation, and the mean, which has no elements around zero.
+// Results: sum, y, 1 / standard deviation, and the mean (empty for rms_norm).
 template <bool centred> struct AddNorm {
   static constexpr auto name = centred ? "add_layer_norm" : "add_rms_norm";
   static constexpr bool halves = false;  // rounded twice, as by the two: tests/cuda_add_norm_test.cpp compares the bits
@@ -18,8 +18,8 @@ template <bool centred> struct AddNorm {
   static constexpr const char* args[] = {"x", "delta", "weight", "bias"};
   Dims shape;
   double eps = 1e-5;
-  std::optional<Dtype> result = {};  // dtype of y; absent: the sum's
-  std::shared_ptr<RoundedGradient> rounded = {};  // delta's, made by the norm's rule
+  std::optional<Dtype> result = {};  // dtype of y; default: the sum's
+  std::shared_ptr<RoundedGradient> rounded = {};  // delta's gradient, made by the norm's rule
 
   std::array<Spec, 4> infer(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& bias) const {
     check_end(x, shape);
@@ -43,14 +43,15 @@ template <bool centred> struct AddNorm {
   static void samples(Samples& s);
 };
 
-// On a CPU the two are the faster way in halves: rows are widened and rounded between the passes (docs/experiments.md).
+// On a CPU the separate operators are faster for f16 and bf16: the fused kernel converts rows between the passes
+// (docs/experiments.md).
 bool one_by_one(const Tensor& x, const Tensor& delta) {
   const Context& c = context();
   if (x.defined() && delta.defined() && x.device().is_cpu() && is_half(promote(x.dtype(), delta.dtype()))) return true;
   return c.anomaly || c.autocast.overlay || (c.autocast.any() && amp::Observer::current());
 }
 
-// The dtype of y, where it is not the sum's.
+// The dtype of y, if it differs from the sum's.
 std::optional<Dtype> dtype_of_y(const Tensor& x, const Tensor& delta, NormDtype dtype) {
   const AutocastState& region = context().autocast;
   if (dtype == NormDtype::of_sum || !region.any() || region.overlay) return {};
@@ -59,14 +60,14 @@ std::optional<Dtype> dtype_of_y(const Tensor& x, const Tensor& delta, NormDtype 
   return sum == f32 ? std::optional(region.dtype_on(x.device())) : std::nullopt;
 }
 
-// Where delta's gradient is a cast of the sum's. A leaf takes the wide one.
+// For when delta's gradient is a cast of the sum's. A leaf takes the f32 gradient.
 std::shared_ptr<RoundedGradient> rounded_gradient(const Tensor& x, const Tensor& delta) {
   if (!context().grad_enabled || !delta.requires_grad() || delta.impl()->node->is_leaf()) return {};
   if (!is_half(delta.dtype()) || promote(x.dtype(), delta.dtype()) != f32) return {};
   return std::make_shared<RoundedGradient>(delta.dtype());
 }
 
-// The sum, from `r` of the operator, with a node only where x or delta wants a gradient.
+// The operator's sum, with a node only if x or delta needs a gradient.
 Tensor sum_of(const Tensor& result, const Tensor& x, const Tensor& delta) {
   return x.requires_grad() || delta.requires_grad() ? result : result.detach();
 }

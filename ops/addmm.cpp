@@ -1,5 +1,5 @@
-// beta * x + alpha * product(a, b): addmm, baddbmm, addmv, addr, addbmm, which differ in the product. Read first:
-// ops/matmul.cpp.
+// beta * x + alpha * product(a, b): addmm, baddbmm, addmv, addr and addbmm, which differ only in the product. Read
+// first: ops/matmul.cpp.
 #include "core/ops_matrix.h"
 #include "ops/compose.h"
 #include "ops/pointwise.h"
@@ -8,14 +8,14 @@
 namespace mantissa {
 namespace {
 
-// Halves are multiplied as they are and stay in f32 from there on; f16, which processors do not multiply, is widened.
+// bf16 (and f16 on a GPU) is multiplied without a cast, giving an f32 product; f16 on the CPU is cast to f32 first.
 Tensor wide(const Tensor& t) { return is_half(t.dtype()) ? cast(t, f32) : t; }
 Tensor product_of(const Tensor& a, const Tensor& b) {
   const bool as_they_are = a.dtype() == b.dtype() && (a.dtype() != f16 || !a.device().is_cpu());
   return as_they_are ? wide_matmul(a, b) : matmul(wide(a), wide(b));
 }
 
-// x + product, in the dtype that they are rounded to.
+// x + product, rounded to this dtype.
 struct RoundedSum {
   static constexpr auto name = "add";
   static constexpr const char* args[] = {"x", "product"};
@@ -42,7 +42,7 @@ template <class Product> struct Added {
     const Tensor product = Product::of(a, b), scaled = op.alpha == 1 ? product : op.alpha * product;
     check(broadcast(x.sizes(), product.sizes()) == product.sizes(), "x of shape ", x.sizes(), " does not broadcast to ",
           product.sizes());
-    if (op.beta == 0) return scaled;  // x is not looked at, NaN or not
+    if (op.beta == 0) return scaled;  // x is not read, so its NaN do not propagate
     if (op.beta != 1) return op.beta * wide(x) + scaled;
     const bool rounds = is_half(x.dtype()) && a.dtype() == x.dtype() && b.dtype() == x.dtype();
     return rounds ? apply(RoundedSum{x.dtype()}, x, scaled) : x + scaled;

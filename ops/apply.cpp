@@ -20,7 +20,7 @@ Tensor allocate_over(const Spec& s, std::span<const Tensor* const> over) {
     const Dims strides = dense_strides(s.sizes, s.layout);
     for (const Tensor* t : over) {
       if (!autograd::may_write_over(*t, s.sizes, strides, s.dtype, s.device)) continue;
-      packed_weights::forget(t->storage().get());  // forms of what is gone; nobody else can notice
+      packed_weights::forget(t->storage().get());  // packed copies of the old values; no version tells
       return t->detach();
     }
   }

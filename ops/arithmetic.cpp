@@ -26,12 +26,11 @@ struct DivOp : Binary<Div, DivOp> {
     return rules([](Grad g, In<1> b) { return g / b; }, [](Grad g, In<1> b, Out<0> y) { return -(g * y / b); });
   }
 };
-// An operand of another dtype, in that of the result: b - 1 would wrap around in u8, and a
-// logarithm of bf16 has two digits.
+// x in the dtype of the result: b - 1 would wrap around in u8, and a logarithm in bf16 has only two digits.
 Tensor as(const Tensor& g, const Tensor& x) { return x.is_weak_scalar() ? x : cast(x, g.dtype()); }
 struct PowOp : Binary<Pow, PowOp> {
   void run(const View& y, const View& a, const View& b) const {
-    const View* inputs[] = {&a};  // one operand less, and a loop of its own for bf16
+    const View* inputs[] = {&a};  // one operand less, and a separate bf16 loop
     if (is_number(b, 2) && is_floating(a.dtype)) run_formula(Square{}, compute_dtype(y.dtype), y, inputs);
     else if (is_number(b, -1) && is_floating(a.dtype)) run_formula(Reciprocal{}, compute_dtype(y.dtype), y, inputs);
     else Binary<Pow, PowOp>::run(y, a, b);
@@ -51,10 +50,10 @@ struct PowOp : Binary<Pow, PowOp> {
                              : b.dtype == i64 ? *b.as<const std::int64_t>() == number
                                               : false);
   }
-  // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
+  // A scalar exponent stays a scalar, so that x^2.0 of an f32 tensor is differentiated in f32.
   static Tensor less_one(const Tensor& b) { return b.is_weak_scalar() ? Tensor(b.item<double>() - 1) : b - 1.0; }
 };
-// Of integers: by squaring, wrapping around.
+// Integer powers by repeated squaring, wrapping around on overflow.
 Tensor integer_pow(const Tensor& a, std::int64_t exponent, Dtype result) {
   check(exponent >= 0, "pow: an integer to the power of ", exponent, " is no integer; convert with to(f32)");
   Tensor power = ones(a.sizes(), {.dtype = i64, .device = a.device()}), square = a.to(i64);
@@ -63,7 +62,7 @@ Tensor integer_pow(const Tensor& a, std::int64_t exponent, Dtype result) {
   }
   return power.to(result);
 }
-// A negative exponent in a tensor leaves 0 of all but 1 and -1, as in PyTorch.
+// Negative exponents in a tensor give 0 except for bases 1 and -1, as in PyTorch.
 Tensor integer_pow(const Tensor& a, const Tensor& b) {
   if (b.is_weak_scalar()) return integer_pow(a, b.item<std::int64_t>(), common_dtype(a, b));
   check_may_read("pow", b, "the largest integer exponent says how many squares it takes");
@@ -77,7 +76,7 @@ Tensor integer_pow(const Tensor& a, const Tensor& b) {
   const Tensor vanishes = logical_and(lt(b, Tensor(0.0)), ne(abs(a), Tensor(1.0)));
   return where(vanishes, zeros_like(power), power).expand(broadcast(a.sizes(), b.sizes())).to(common_dtype(a, b));
 }
-// The gradient goes to the larger; equal values share it, and NaN keeps it on both sides.
+// The gradient goes to the larger operand; equal values share it, and NaN passes it to both.
 struct MaximumOp : Binary<Maximum, MaximumOp> {
   static constexpr auto vjp() {
     return rules([](Grad g, In<0> a, In<1> b) { return gradient_unless(a < b, a == b, g); },
@@ -109,7 +108,7 @@ struct HypotOp : Binary<Hypot, HypotOp> {
   static void samples(Samples& s) {
     Binary::samples(s);
     s({zeros({2}, {.dtype = f64}), zeros({2}, {.dtype = f64})}, HypotOp{}).extreme = true;
-    // 9e8 is beyond f16
+    // 9e8 exceeds f16
     s({full({2}, 3e4, {.dtype = f64}), full({2}, 4e4, {.dtype = f64})}, HypotOp{}).extreme = true;
     s.error({s.integers({2}, 0, 3), s.randn({2})}, HypotOp{}, "needs floating dtypes");
   }
@@ -130,7 +129,7 @@ struct WhereOp : Where {
   Spec infer(const Tensor& c, const Tensor& a, const Tensor& b) const {
     check(c.dtype() == boolean, "the condition must be bool; compare with something, as in x != 0");
     const Dtype both = common_dtype(a, b);
-    const bool numbers = a.is_weak_scalar() && b.is_weak_scalar();  // where(x > 0, 1.0, 0.5): no tensor says which
+    const bool numbers = a.is_weak_scalar() && b.is_weak_scalar();  // where(x > 0, 1.0, 0.5): no tensor sets the dtype
     return in_layout_of({broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), numbers && both == f64 ? f32 : both,
                          on_device(c, on_device(a, b)).device()},
                         c, a, b);

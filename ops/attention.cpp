@@ -1,7 +1,7 @@
 // scaled_dot_product_attention (Vaswani et al., 2017) and rotary_embedding (Su et al., 2021).
-// Attention is one kernel (core/attention.h); in f64 on the CPU, for very wide heads on CUDA, for a mask that wants a
-// gradient and for second derivatives it is made of products and softmax. Halves outside autocast are computed in f32
-// and rounded once.
+// Attention is one kernel (core/attention.h). It is composed of products and softmax in f64 on the CPU, for very wide
+// heads on CUDA, for a mask that needs a gradient and for second derivatives. Outside autocast f16 and bf16 are
+// computed in f32 and rounded once.
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -25,7 +25,7 @@ MANTISSA_CUDA_KERNEL(rotary_tables, const View& cosine, const View& sine, std::i
 
 namespace {
 
-// True where query i may look at key j <= i.
+// True where query i may attend to key j <= i.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
   return device_range(queries, device).unsqueeze(1) >= device_range(keys, device);
 }
@@ -43,22 +43,22 @@ void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
   check(k.size(-2) == v.size(-2), name, "key ", k, " and value ", v, " differ in length");
 }
 
-// The weights before dropout, of contiguous q, k with as many heads as q.
+// The weights before dropout; q and k are contiguous and have the same number of heads.
 Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& given_mask, bool causal, double scale) {
   Tensor scores = matmul(q * scale, transpose(k));
-  if (causal) {  // each query may look at the first key
+  if (causal) {  // each query may attend to the first key
     return softmax(masked_scores(scores, causal_mask(q.size(-2), k.size(-2), q.device())), -1);
   }
   if (!given_mask.defined() || scores.numel() == 0) return softmax(scores, -1);
   scores = masked_scores(scores, given_mask);
-  // A query that may look at nothing gets zeros, not the NaN of 0 / 0.
+  // A query with every key masked gets zeros, not the NaN of 0 / 0.
   const Tensor blind = amax(scores.detach(), {-1}, true) == -INFINITY;
   return where(blind, Tensor(0.0), softmax(where(blind, Tensor(0.0), scores), -1));
 }
 
 // --- one kernel ---
-// With `length_first` the tensors are [..., L, H, D], which is how a projection leaves them, and so are results and
-// gradients: the heads then lie side by side without a copy.
+// With `length_first` the tensors are [..., L, H, D], the layout a projection produces, and so are results and
+// gradients: no copy is needed to split and merge the heads.
 struct FusedAttention {
   static constexpr auto name = "scaled_dot_product_attention";
   static constexpr const char* args[] = {"query", "key", "value", "attn_mask"};
@@ -118,7 +118,7 @@ struct FusedAttentionBackward {
     kernels::attention_backward(q.device, turn(d[0]), turn(d[1]), turn(d[2]), turn(g), query, key, turn(v),
                                 FusedAttention::expanded(mask, query, key), turn(y), log_sum, of.settings);
   }
-  // With P the weights, M what dropout leaves of them: dV = (P M)^T g, dS = P (M (g V^T) - the sum of P M (g V^T)).
+  // With P the weights and M the dropout mask: dV = (P M)^T g, dS = P (M (g V^T) - the sum of P M (g V^T)).
   static std::array<Tensor, 3> reference(const FusedAttentionBackward& op, const Tensor& g, const Tensor& q,
                                          const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor&,
                                          const Tensor&) {
@@ -127,7 +127,7 @@ struct FusedAttentionBackward {
     const auto wide = [&](const Tensor& x) { return contiguous(cast(turn(x), compute_dtype(x.dtype()))); };
     const std::int64_t served = q.dim() > 2 ? turn(q).size(-3) / turn(k).size(-3) : 1;
     const auto spread = [&](const Tensor& x) { return served > 1 ? repeat_interleave(wide(x), served, -3) : wide(x); };
-    const auto gather = [&](const Tensor& x, const Tensor& like) {  // sums over the heads that share one
+    const auto gather = [&](const Tensor& x, const Tensor& like) {  // sums over the query heads that share a key head
       Dims shape = turn(like).sizes();
       if (served > 1) shape.insert(shape.rank() - 2, served);
       return turn(cast(served > 1 ? sum(reshape(x, shape), {-3}) : x, like.dtype()));
@@ -141,7 +141,7 @@ struct FusedAttentionBackward {
   }
 };
 
-// Memory for the gradients of q, k and v that are cut from one tensor, or of k and v; else undefined.
+// Memory for the gradients if q, k and v (or only k and v) are slices of one tensor; else undefined.
 std::array<Tensor, 3> packed_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
   const Tensor* const all[] = {&q, &k, &v};
   std::array<Tensor, 3> d;
@@ -168,7 +168,8 @@ constexpr auto FusedAttention::vjp() {
   });
 }
 
-// Whether the kernel computes this: batches are equal, and heads too, or those of key divide those of query.
+// Whether the kernel supports this: equal batches, and equal numbers of heads or, with GQA, a divisor for key and
+// value.
 bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
   if (context().autocast.traced) return false;  // exported as products and softmax
   if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
@@ -206,7 +207,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
     return in.result(turn(apply(op, turn(x), turn(in[1]), turn(in[2]), in[3])[0]));
   }
-  // Contiguous: a product may round differently when it reads a transposed layout.
+  // Contiguous, because a product may round differently for a transposed layout.
   const bool widen = is_half(in[0].dtype()) && !in.in_region();
   const auto wide = [&](const Tensor& x) { return widen ? cast(x, f32) : x; };
   Tensor q = wide(in[0]), k = contiguous(wide(in[1])), v = contiguous(wide(in[2]));
@@ -237,7 +238,7 @@ RotaryTables make_tables(std::int64_t start, double base, std::int64_t length, s
   const Dims shape{length, half};
   return {cast(from_data(cosines, shape), dtype), cast(from_data(sines, shape), dtype)};
 }
-// Every layer of a model asks for the same tables: the last ones are kept.
+// All layers of a model ask for the same tables: the last ones are cached.
 RotaryTables tables_for(std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
   using Key = std::tuple<std::int64_t, double, std::int64_t, std::int64_t, Dtype>;
   struct Last {
@@ -262,9 +263,9 @@ RotaryTables make_tables_on(Device device, std::int64_t start, double base, std:
   cuda_backend::prepare(&cuda_backend::rotary_tables, device)(tables.cosine.view(), tables.sine.view(), start, base);
   return tables;
 }
-// A GPU makes them itself. Those from position 0 on are kept, for the life of the process because captured graphs read
-// them, until they take 16 MiB. Made anew are others (a text that is written has another start in every call), and
-// those of a step that is recorded before it has ever run: they lie in the graph's memory.
+// A GPU computes them itself. Tables that start at position 0 are cached, up to 16 MiB, until the process ends, because
+// captured graphs read them. Others are computed each time (text generation has another start in every call), as are
+// those of a step captured before it has ever run: they are in the graph's memory.
 RotaryTables tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half,
                        Dtype dtype) {
   if (device.is_cpu()) return tables_for(start, base, length, half, dtype);
@@ -282,16 +283,16 @@ RotaryTables tables_on(Device device, std::int64_t start, double base, std::int6
   const RotaryTables tables = make_tables_on(device, start, base, length, half, dtype);
   const std::size_t bytes = 2 * static_cast<std::size_t>(length * half) * size_of(dtype);
   if (is_recording(device) || kept.bytes + bytes > (16 << 20)) return tables;
-  wait_for_own_work(device);  // whatever stream asks next finds them there
+  wait_for_own_work(device);  // so that any stream that asks next can use them
   kept.bytes += bytes;
   return kept.tables.emplace(key, tables).first->second;
 }
 
-// One kernel. Its gradient turns back, and so on: it is its own second derivative's rule too.
+// One kernel. Its gradient is the inverse rotation by the same operator, so second derivatives need nothing else.
 struct Rotary {
   static constexpr auto name = "rotary_embedding";
   static constexpr const char* args[] = {"x", "cosine", "sine"};
-  int position;  // the dimension of x that counts positions
+  int position;  // the dimension of x that is the position
   bool interleaved, inverse = false;
 
   Spec infer(const Tensor& x, const Tensor&, const Tensor&) const { return like(x); }
@@ -303,12 +304,12 @@ struct Rotary {
     return rules([](const Rotary& op, Grad g, In<1> cosine, In<2> sine) { return turned_back(op, g, cosine, sine); },
                  no_gradient, no_gradient);
   }
-  // (a, b) to (a cos - b sin, a sin + b cos); halves are turned in f32.
+  // (a, b) to (a cos - b sin, a sin + b cos), in f32 for f16 and bf16.
   void onnx(OnnxCall& c) const {
     const int last = c.x(0).dim() - 1;
     const std::int64_t half = c.x(0).size(-1) / 2;
     const Dtype dtype = c.x(1).dtype();
-    std::vector<std::int64_t> between;  // tables [T, D / 2] with T where x has it
+    std::vector<std::int64_t> between;  // tables [T, D / 2], with T at x's position dimension
     for (int d = position + 1; d < last; ++d) between.push_back(d - position);
     const auto table = [&](int i) {
       return between.empty() ? c.in(i) : c.node("Unsqueeze", {c.in(i), c.ints(between)});
@@ -345,10 +346,10 @@ Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool i
   check_length("rotary_embedding", "the start", start);
   const std::int64_t length = x.size(-2), half = x.size(-1) / 2;
   const RotaryTables tables = [&] {
-    const Untraced own;  // kept, or made anew
+    const Untraced own;  // the tables may be cached or new: constants for the trace
     return tables_on(x.device(), start, base, length, half, compute_dtype(x.dtype()));
   }();
-  // [..., T, H, D] in memory, as a projection leaves it, stays so.
+  // Memory in the order [..., T, H, D], as a projection produces it, keeps that order.
   const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);
   const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
   return turn(apply(Rotary{x.dim() - (length_first ? 3 : 2), interleaved}, turn(x), tables.cosine, tables.sine));
@@ -369,7 +370,7 @@ void attention_samples(Samples& s) {
   s.call({s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4})}, plain);
   s.call({s.randn({2, 2, 4, 3}), s.randn({2, 2, 4, 3}), s.randn({2, 2, 4, 3})}, causal);
   s.call({s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2}), s.booleans({3, 5})}, masked);
-  // one is blind
+  // one query has every key masked
   s.call({s.randn({2, 3, 4}), s.randn({2, 2, 4}), s.randn({2, 2, 2}), tensor({{1, 0}, {0, 0}, {1, 1}}) == 1}, masked);
   s.call({s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2}), s.randn({3, 5})}, masked);
   s.call({s.randn({1, 4, 3, 2}), s.randn({1, 2, 5, 2}), s.randn({1, 2, 5, 2})}, grouped);

@@ -1,5 +1,5 @@
-// batch_norm, and batch_norm with an addition and relu in the same pass. The first result is the normalised tensor; the
-// others are the mean and 1 / standard deviation, kept for the gradient in the type the kernel computes in.
+// batch_norm, and batch_norm fused with an addition and relu. The first result is the normalized tensor; the others are
+// the mean and 1 / standard deviation, kept for backward in the dtype that the kernel computes in.
 #include "ops/batch_norm.h"
 
 #include "ops/norm.h"
@@ -36,7 +36,7 @@ Tensor per_channel(const Tensor& t, const Tensor& x) {
 // Results dx, dweight, dbias.
 struct BatchNormBackward {
   static constexpr auto name = "batch_norm_backward";
-  static constexpr bool halves = false;  // mean and inv_std never are
+  static constexpr bool halves = false;  // mean and inv_std are never f16 or bf16
   static constexpr const char* args[] = {"gradient", "x", "weight", "mean", "inv_std"};
   bool training = true;
   double eps = 1e-5;
@@ -55,7 +55,7 @@ struct BatchNormBackward {
            const View& inv_std) const {
     kernels::batch_norm_backward(x.device, y[0], y[1], y[2], g, x, weight, mean, inv_std, training);
   }
-  // In training mean and inv_std depend on x: then they are made from it again.
+  // In training mean and inv_std depend on x, so they are recomputed from it here.
   static std::array<Tensor, 3> reference(const BatchNormBackward& op, const Tensor& g, const Tensor& x,
                                          const Tensor& weight,
                                          const Tensor& saved_mean, const Tensor& saved_inv_std) {
@@ -72,7 +72,7 @@ struct BatchNormBackward {
 
 struct BatchNorm {
   static constexpr auto name = "batch_norm";
-  static constexpr bool mutates = true;                  // the running statistics,
+  static constexpr bool mutates = true;                  // updates the running statistics,
   static constexpr std::uint64_t constants = 0b11000;  // which have no gradient
   static constexpr const char* args[] = {"x", "weight", "bias", "running_mean", "running_var"};
   bool training = true;
@@ -119,7 +119,7 @@ struct BatchNorm {
             reshape(inv_std, channels)};
   }
   void onnx(OnnxCall& c) const { c.result(written(c, 3)); }
-  // `statistics`: which input the running mean is; the running variance follows.
+  // `statistics`: index of the running_mean input; running_var is the next one.
   OnnxId written(OnnxCall& c, int statistics) const {
     if (training) c.refuse("it uses the batch's statistics; call nn::eval(net) first");
     const Dtype dtype = c.x(statistics).dtype();
@@ -135,12 +135,12 @@ struct BatchNorm {
   static void samples(Samples& s);
 };
 
-// --- batch_norm_relu: y = max(0, batch_norm(x) + z) in one pass; z may be absent ---
-// Results dx, dweight, dbias and, with z, its gradient (empty otherwise). Where there is no z the mask is made again
-// from x, which is read anyway; else it is that of the result y.
+// --- batch_norm_relu: y = max(0, batch_norm(x) + z) in one pass; z may be undefined ---
+// Results dx, dweight, dbias and, with z, its gradient (empty otherwise). Without z the ReLU mask is recomputed from x,
+// which is read anyway; with z it is taken from the result y.
 struct BatchNormReluBackward {
   static constexpr auto name = "batch_norm_relu_backward";
-  static constexpr bool halves = false;  // mean and inv_std never are
+  static constexpr bool halves = false;  // mean and inv_std are never f16 or bf16
   static constexpr const char* args[] = {"gradient", "x", "weight", "bias", "mean", "inv_std", "y"};
   bool training = true;
   double eps = 1e-5;
@@ -157,7 +157,7 @@ struct BatchNormReluBackward {
     kernels::batch_norm_act_backward(x.device, d[0], d[1], d[2], y ? d[3] : View{}, g, x, weight, bias, mean, inv_std,
                                      y, training);
   }
-  // What the activation let through, and what batch_norm makes of it.
+  // Applies the ReLU mask to g, then the gradient of batch_norm.
   static std::array<Tensor, 4> reference(const BatchNormReluBackward& op, const Tensor& g, const Tensor& x,
                                          const Tensor& weight, const Tensor& bias, const Tensor& mean,
                                          const Tensor& inv_std, const Tensor& y) {
@@ -173,7 +173,7 @@ struct BatchNormReluBackward {
 
 struct BatchNormRelu {
   static constexpr auto name = "batch_norm_relu";
-  static constexpr bool mutates = true;                   // the running statistics,
+  static constexpr bool mutates = true;                   // updates the running statistics,
   static constexpr std::uint64_t constants = 0b110000;  // which have no gradient
   static constexpr const char* args[] = {"x", "weight", "bias", "z", "running_mean", "running_var"};
   BatchNorm norm;
@@ -288,7 +288,7 @@ void BatchNormReluBackward::samples(Samples& s) {
       };
       const auto meaning = with([](const auto&... x) { return reference(x...); });
       const auto kernel = with([](const auto&... x) { return apply(x...); });
-      // z is not differentiated here: it only decides what passes.
+      // z is not differentiated here: it only determines the ReLU mask.
       const Tensor z = s.randn(sizes);
       const auto append = [z](const Tensors& x) {
         return Tensors{x[0], x[1], x[2], cast(z, x[0].dtype()).to(x[0].device())};

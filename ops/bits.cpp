@@ -15,7 +15,7 @@ namespace {
 
 using bits::Pair;
 
-template <Pair pair> struct PairOperator {  // of two tensors of one dtype
+template <Pair pair> struct PairOperator {  // of two tensors of the same dtype
   static constexpr const char* args[] = {"a", "b"};
   static constexpr bool takes_host_numbers = true;
   Spec infer(const Tensor& a, const Tensor& b) const {
@@ -71,7 +71,7 @@ struct Frexp {
     return rules([](Grad g, Out<1> exponent) { return ldexp(g, -exponent); });
   }
   static void samples(Samples& s) {
-    // Not near a power of 2, where rounding moves the mantissa by half.
+    // Away from powers of 2, where rounding could halve the mantissa.
     s({s.uniform({3, 4}, 1.2, 1.8)}, Frexp{});
     s({s.uniform({2, 3}, -7, -5)}, Frexp{});
     s({s.uniform({}, 0.3, 0.4)}, Frexp{});

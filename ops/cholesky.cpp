@@ -1,5 +1,5 @@
-// The Cholesky decomposition, and what it solves: cholesky, cholesky_solve, cholesky_inverse. On the CPU a kernel; on
-// other devices column by column, made of operators on whole batches. Gradient: Murray, "Differentiation of the
+// Cholesky decomposition and the solvers that use it: cholesky, cholesky_solve, cholesky_inverse. A kernel on the CPU;
+// on other devices composed of operators, column by column, on whole batches. Gradient: Murray, "Differentiation of the
 // Cholesky decomposition", 2016. Read first: ops/linalg_solve.cpp.
 #include <vector>
 
@@ -14,7 +14,8 @@
 namespace mantissa {
 namespace {
 
-// L with L L^T = a, from the lower triangles of a [B, n, n]; NaN or infinite from where a is not positive definite.
+// L with L L^T = a, from the lower triangles of a [B, n, n]; NaN or infinite from the column on where a is not positive
+// definite.
 Tensor lower_factor(const Tensor& a) {
   const std::int64_t n = a.size(1);
   const Tensor factor = zeros_like(a);

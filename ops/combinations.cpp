@@ -1,4 +1,4 @@
-// Choices of elements: combinations of one vector, products of several.
+// combinations of the elements of one vector, and Cartesian products of several.
 #include <vector>
 
 #include "core/ops_special.h"

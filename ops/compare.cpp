@@ -36,7 +36,7 @@ MANTISSA_UNARY(IsNan, isnan)
 MANTISSA_UNARY(IsInf, isinf)
 MANTISSA_UNARY(IsFinite, isfinite)
 MANTISSA_OP(BitwiseNotOp)
-// The complement of a bool is its negation; its bits would all say true.
+// For bool the complement is logical negation; complementing its bits would make every value true.
 Tensor bitwise_not(const Tensor& x) { return x.dtype() == boolean ? logical_not(x) : apply(BitwiseNotOp{}, x); }
 
 }  // namespace mantissa

@@ -57,7 +57,7 @@ Tensor complex_angle(const Tensor& z) {
   check_pairs("complex_angle", z);
   const Tensor re = real(z), im = imag(z);
   const Tensor nothing = logical_and(eq(re, Tensor(0.0)), eq(im, Tensor(0.0)));
-  return atan2(im, where(nothing, Tensor(1.0), re));  // where there is no angle: 0, and no gradient by division by 0
+  return atan2(im, where(nothing, Tensor(1.0), re));  // at 0 + 0i the angle is 0, and the gradient does not divide by 0
 }
 
 namespace {

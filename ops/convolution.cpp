@@ -1,6 +1,6 @@
 // Convolution (cross-correlation, as everywhere in deep learning) of images and volumes, and its
-// gradients. All three operators are bilinear and are each other's gradients, so every order of
-// derivative exists. One template serves 2 and 3 dimensions. Gradients of parameters go straight to them
+// gradients. All three operators are bilinear and are each other's gradients, so derivatives of every order exist. One
+// template covers 2 and 3 dimensions. Parameter gradients are written directly into the parameter's gradient
 // (autograd/place.h). Next: core/conv.h.
 #include "core/conv.h"
 
@@ -24,7 +24,7 @@ template <int n> Tensor convolve(const Options<n>& o, const Tensor& x, const Ten
 template <int n> Tensor input_gradient(const Options<n>& o, const Dims& x, const Tensor& g, const Tensor& weight);
 template <int n> Tensor weight_gradient(const Options<n>& o, const Dims& weight, const Tensor& x, const Tensor& g);
 
-// Words for messages.
+// For error messages.
 template <int n> constexpr const char* layout = n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]";
 template <int n>
 constexpr const char* weight_layout =
@@ -50,7 +50,7 @@ template <int n> std::int64_t output_size(const Options<n>& o, int d, std::int64
   return (padded - extent) / o.stride[d] + 1;
 }
 
-// Checks x [N, C, ...] against weight [O, C / groups, ...]; the sizes of the result.
+// Checks x [N, C, ...] against weight [O, C / groups, ...]; returns the result's sizes.
 template <int n> Dims check_shapes(const Options<n>& o, const Dims& x, const Dims& weight) {
   check_options<n>(o);
   check(x.rank() == n + 2, "x must be ", layout<n>);
@@ -86,8 +86,8 @@ template <int n> ConvShape shape_of(const Options<n>& o, const Dims& x, const Di
   return s;
 }
 
-// Specs of images that a convolution writes. A gradient lies as a convolution with as many channels would
-// have written its tensor: operators in between then see one layout.
+// Spec of an image that a convolution writes. A gradient has the layout that a convolution with as many output channels
+// would have chosen: operators in between then see a single layout.
 template <int n> Spec images_of(const Tensor& operand, const Dims& sizes, ConvShape s) {
   Spec y = like(operand, sizes);
   s.out_channels = sizes[1];
@@ -107,7 +107,7 @@ template <int n> struct Conv {
   static constexpr const char* args[] = {"x", "weight", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
   Options<n> options;
-  mutable KeptWeight kept = {};  // made by infer for run
+  mutable KeptWeight kept = {};  // set by infer for run
 
   Spec infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Dims y = check_shapes<n>(options, x.sizes(), weight.sizes());
@@ -142,14 +142,14 @@ template <int n> struct Conv {
   static void samples(Samples& s);
 };
 
-// The gradient with respect to x: every output pixel spread over the window it came from.
+// The gradient with respect to x: every output pixel is spread over its input window.
 template <int n> struct InputGrad {
   static constexpr auto name = n == 2 ? "conv2d_input_grad" : "conv3d_input_grad";
   static constexpr const char* args[] = {"gradient", "weight"};
   static constexpr auto autocast = CastPolicy::lower;
   Options<n> options;
   Dims x_sizes;
-  bool wide = false;  // the result of halves is f32
+  bool wide = false;  // f16 and bf16 operands give an f32 result
 
   Spec infer(const Tensor& g, const Tensor& weight) const {
     const Dims y = check_shapes<n>(options, x_sizes, weight.sizes());
@@ -172,7 +172,7 @@ template <int n> struct InputGrad {
           return weight_gradient<n>(op.options, weight.sizes, cast(h, g.dtype()), g);
         });
   }
-  void onnx(OnnxCall& c) const {  // what a transposed convolution is
+  void onnx(OnnxCall& c) const {  // as a transposed convolution
     std::vector<OnnxAttribute> attributes = onnx_attributes<n>(options);
     std::vector<std::int64_t> rest;
     for (int d = 0; d < n; ++d) {
@@ -222,7 +222,7 @@ template <int n> Tensor weight_gradient(const Options<n>& o, const Dims& weight,
   return apply(WeightGrad<n>{o, weight}, x, g);
 }
 
-// --- samples: one list of shapes serves the three operators ---
+// --- samples: one list of shapes for the three operators ---
 template <int n> struct Case { Dims x, weight; Options<n> options; };
 const Case<2> images[] = {
     {{2, 3, 5, 6}, {4, 3, 3, 3}, {}},

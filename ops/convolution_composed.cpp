@@ -1,5 +1,5 @@
-// Transposed convolution as the gradient of convolution, and one-dimensional convolution as a
-// two-dimensional one over images of height 1. Read first: ops/convolution.cpp.
+// Transposed convolution as the gradient of convolution, and 1-d convolution as a 2-d one over images of height 1. Read
+// first: ops/convolution.cpp.
 #include <algorithm>
 #include <functional>
 
@@ -17,7 +17,7 @@ Tensor flat_kernel(const char* name, const Tensor& weight) {
   return unsqueeze(weight, 2);
 }
 
-// Convolution of images and of volumes under one name, so that the transposed one is written once.
+// One name for convolution of images and volumes, so that the transposed one is written once.
 template <class Options>
 auto forward_options(const Options& o) {
   using Forward = std::conditional_t<std::is_same_v<Options, ConvTranspose2dOptions>, Conv2dOptions, Conv3dOptions>;
@@ -39,7 +39,7 @@ Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const
         weight.size(0));
   check(given.groups >= 1, name, ": groups must be at least 1, found ", given.groups);
   Options o = given;
-  Dims sizes{x.size(0), weight.size(1) * o.groups}, whole = sizes;  // whole: without padding of either kind
+  Dims sizes{x.size(0), weight.size(1) * o.groups}, whole = sizes;  // whole: without padding or output_padding
   bool exceeds = false;
   for (int d = 0; d < n; ++d) {
     const auto at = static_cast<std::size_t>(d);
@@ -55,8 +55,8 @@ Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const
   }
   check(!bias.defined() || bias.sizes() == Dims{sizes[1]}, name, ": bias must be [", sizes[1], "], got ", bias);
   const Composite in(name, CastPolicy::lower, {&x, &weight, &bias});
-  // An output_padding of a stride or more is that of no convolution's gradient: the result is cut out of the whole one,
-  // with zeros behind it.
+  // With output_padding >= stride the result is not the gradient of any convolution: it is cut out of the unpadded one
+  // and zeros are appended.
   const Dims made = exceeds ? whole : sizes;
   const auto fitted = [&](Tensor y) {
     Dims behind;
@@ -70,7 +70,7 @@ Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const
   };
   if (exceeds) o.padding = 0;
   if (!bias.defined()) return in.result(fitted(spread(in[0], in[1], made, o)));
-  // With a bias, halves stay in f32 until it is added, except where autocast asks for them.
+  // With a bias, f16 and bf16 products stay in f32 until it is added, except under autocast.
   const bool widen = is_half(in[0].dtype()) && !in.in_region();
   const Tensor y = !widen                     ? spread(in[0], in[1], made, o)
                    : in[0].device().is_cpu() ? wide_input_gradient(in[0], in[1], made, forward_options(o))

@@ -1,4 +1,4 @@
-// Operators that copy elements without arithmetic: cast, clone, cat and what is made of them.
+// Operators that copy elements without arithmetic: cast, clone, cat and functions composed of them.
 #include <algorithm>
 
 #include "core/formula_recorder.h"
@@ -59,7 +59,7 @@ struct Clone {
   }
 };
 
-// Between devices. Gradients travel back.
+// Copies between devices; the gradient is copied back.
 struct ToDevice {
   static constexpr auto name = "to";
   static constexpr const char* args[] = {"x"};

@@ -1,4 +1,4 @@
-// Covariances and correlations of variables, rows of observations: cov, corrcoef.
+// Covariance and correlation of variables, which are rows of observations: cov, corrcoef.
 #include <algorithm>
 
 #include "core/ops_special.h"
@@ -68,7 +68,7 @@ struct Corrcoef {
     return clamp(c / unsqueeze(deviation, 1) / unsqueeze(deviation, 0), -1, 1);
   }
   static void samples(Samples& s) {
-    composed(s, {s.randn({3, 5})}, Corrcoef{}).differentiable = false;  // differences see the bound at 1
+    composed(s, {s.randn({3, 5})}, Corrcoef{}).differentiable = false;  // finite differences are wrong at the bound 1
     composed(s, {s.randn({5})}, Corrcoef{});
     composed_error(s, {s.randn({2, 2, 2})}, Corrcoef{}, "x must be [variables, observations]");
   }

@@ -1,6 +1,6 @@
-// The CTC loss (Graves et al., 2006). Targets are brought to [N, S] and lengths to the host before the
-// operator, whose gradient is the exact one with respect to log_probs: PyTorch's differs by a term that
-// vanishes in the log_softmax before it. Next: core/cpu/ctc.cpp.
+// The CTC loss (Graves et al., 2006). Targets are reshaped to [N, S] and lengths copied to the host before the
+// operator, whose gradient is the exact one with respect to log_probs: PyTorch's differs by a term that vanishes in the
+// log_softmax before it. Next: core/cpu/ctc.cpp.
 #include <algorithm>
 
 #include "autograd/backward.h"
@@ -21,7 +21,7 @@ MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& lo
 
 namespace {
 
-struct Lattice {  // the attributes of the operator and its gradient
+struct Lattice {  // attributes of the operator and its gradient
   Lengths input_lengths, target_lengths;
   std::int64_t blank = 0;
 
@@ -41,7 +41,7 @@ struct Lattice {  // the attributes of the operator and its gradient
     check_lengths(input_lengths, "input_lengths", steps);
     check_lengths(target_lengths, "target_lengths", targets.size(1));
   }
-  // Labels beyond a target's length are padding and may be anything.
+  // Labels beyond a target's length are padding and may have any value.
   void check_labels(const View& given, std::int64_t classes) const {
     Tensor here;  // labels are few, and the lengths are on the host anyway
     View targets = given;
@@ -58,10 +58,10 @@ struct Lattice {  // the attributes of the operator and its gradient
       }
     }
   }
-  // Stands for log(0), so that no gradient becomes NaN.
+  // Stands for log(0), to keep gradients from becoming NaN.
   static constexpr double none = -1e30;
 
-  // The recursion in other operators, [N]. Every sample needs at least one time step.
+  // The recursion composed of operators, [N]. Every sample needs at least one time step.
   Tensor by_operators(const Tensor& given, const Tensor& targets) const {
     const Tensor x = is_half(given.dtype()) ? cast(given, f32) : given;
     const std::int64_t steps = x.size(0), batch = x.size(1), states = 2 * targets.size(1) + 1;
@@ -104,7 +104,7 @@ struct Lattice {  // the attributes of the operator and its gradient
 struct CtcLossBackward : Lattice {
   static constexpr auto name = "ctc_loss_backward";
   static constexpr const char* args[] = {"gradient", "log_probs", "targets", "alpha"};
-  static constexpr std::uint64_t constants = 0b1000;  // alpha follows from log_probs
+  static constexpr std::uint64_t constants = 0b1000;  // alpha is derived from log_probs
 
   Spec infer(const Tensor& g, const Tensor& x, const Tensor& targets, const Tensor& alpha) const {
     check_inputs(x, targets);
@@ -182,7 +182,7 @@ void CtcLossBackward::samples(Samples& s) {
   const Tensor x = log_softmax(s.randn({5, 3, 4}), 2), targets = sample_targets();
   const auto y = apply(CtcLoss{lattice}, x, targets);
   s.call({s.randn({3}), x, targets, y[1]}, [](const Tensors& in) {
-    const auto forward = apply(CtcLoss{lattice}, in[1].detach(), contiguous(in[2]));  // differences move log_probs
+    const auto forward = apply(CtcLoss{lattice}, in[1].detach(), contiguous(in[2]));  // differences change log_probs
     return Tensors{apply(CtcLossBackward{lattice}, in[0], in[1], contiguous(in[2]), forward[1])};
   });
 }
@@ -190,7 +190,7 @@ void CtcLossBackward::samples(Samples& s) {
 MANTISSA_OP(CtcLoss)
 MANTISSA_OP(CtcLossBackward)
 
-// Targets one after the other as [N, S].
+// Concatenated targets as [N, S].
 Tensor padded(const Tensor& targets, const Lengths& lengths) {
   std::int64_t longest = 0, total = 0;
   for (std::int64_t n : lengths) {

@@ -1,7 +1,7 @@
-// Running sums, products, logarithms of sums and extremes, and prod. Gradients of products never divide, so zeros need
-// no special case: they are products of what stands before and after, and a linear recurrence
+// Cumulative sums, products, logsumexp and extremes, and prod. Gradients of products never divide, so zeros need no
+// special case: they multiply the products of the elements before and after, and solve a linear recurrence
 //   y[i] = b[i] + a[i] * y[i - 1],
-// whose own gradient is such a recurrence in the other direction.
+// whose own gradient is such a recurrence in the opposite direction.
 #include <cmath>
 
 #include "ops/named.h"
@@ -28,7 +28,7 @@ struct Scan {
     wrap_dim(dim, x.dim());
     return like(x, x.is_floating() ? x.dtype() : i64);
   }
-  // x one place further in the direction of the scan (or against it), `filling` where nothing came from.
+  // x shifted by one in the direction of the scan (or `against` it), with `filling` at the end that becomes free.
   Tensor shifted(const Tensor& x, double filling, bool against) const {
     if (x.dim() == 0) return number_like(x, filling);
     const int d = wrap_dim(dim, x.dim());
@@ -42,7 +42,7 @@ struct Scan {
   }
 };
 
-// Operators whose gradient is the same operator again: called through functions defined below them.
+// Operators that are their own gradient call it through these functions, defined below them.
 Tensor running_sum(const Tensor& x, const Scan& scan);
 Tensor recurrence(const Tensor& a, const Tensor& b, const Scan& scan);
 
@@ -111,7 +111,7 @@ struct LogCumSumExp : Scan {
   void run(const View& y, const View& x) const { kernels::logcumsumexp(y.device, y, x, wrap_dim(dim, x.dim())); }
   static constexpr auto vjp() {
     return rules([](const LogCumSumExp& op, Grad g, In<0> x, Out<0> y) {
-      const auto exp_of_difference = [](const Tensor& a, const Tensor& b) {  // 0 apart where both are the same infinity
+      const auto exp_of_difference = [](const Tensor& a, const Tensor& b) {  // treats equal infinities as difference 0
         return exp(where(eq(a, b), Tensor(0.0), a - b));
       };
       const Tensor factor = exp_of_difference(y, op.shifted(y, HUGE_VAL, true));
@@ -159,7 +159,7 @@ struct ProdOp : Over {
     return rules([](const ProdOp& op, Grad g, In<0> x) { return op.broadcastable(g, x.sizes()) * op.others(x); });
   }
   void onnx(OnnxCall& c) const { c.result(reduced(c, "ReduceProd")); }
-  // The reduced dimensions are moved to the end and made one, and back again.
+  // Moves the reduced dimensions to the end and merges them, then moves the result back.
   Tensor others(const Tensor& x) const {
     if (x.dim() == 0) return ones_like(x);
     Dims order, inverse = Dims::filled(x.dim(), 0), shape;

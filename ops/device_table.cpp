@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t most_bytes = 16 << 20;
 
 struct Table {
-  std::vector<std::uint64_t> bits;  // of the numbers
+  std::vector<std::uint64_t> bits;  // bit patterns of the values
   Tensor tensor;
 };
 struct Tables {
@@ -25,7 +25,7 @@ struct Tables {
   std::size_t bytes = 0;
 };
 Tables& all_tables() {
-  static Tables& tables = *new Tables;  // never destroyed: graphs may outlive everything
+  static Tables& tables = *new Tables;  // never destroyed: captured graphs may outlive static objects
   return tables;
 }
 
@@ -46,7 +46,7 @@ template <class T> Tensor find(std::span<const T> values, const Dims& sizes, Dty
   }
   Table made;
   made.tensor = cast(from_data<T>(values, sizes), dtype).to(device);
-  wait_for_own_work(device);  // whatever stream asks next finds it there
+  wait_for_own_work(device);  // so that any stream that asks next can use it
   for (const T v : values) made.bits.push_back(std::bit_cast<std::uint64_t>(v));
   const Tensor tensor = made.tensor;
   const std::lock_guard lock(tables.mutex);

@@ -21,7 +21,7 @@ struct Diagonal {
   std::int64_t offset = 0;
   int dim1 = 0, dim2 = 1;
 
-  // The diagonal as a view of what lies at `data` offset `start`.
+  // The diagonal as a view: its sizes, strides and offset `start`.
   void locate(const Dims& x, const Dims& x_strides, Dims& sizes, Dims& strides, std::int64_t& start) const {
     check(x.rank() >= 2, "needs at least 2 dimensions");
     const int a = wrap_dim(dim1, x.rank()), b = wrap_dim(dim2, x.rank());
@@ -57,7 +57,7 @@ struct Diagonal {
     if (x.numel() > 0) kernels::copy(y.device, part, x);
   }
   static constexpr auto vjp();
-  void onnx(OnnxCall& c) const {  // the two dims as one, from which the places are picked
+  void onnx(OnnxCall& c) const {  // merges the two dims and picks the diagonal's indices
     const Dims& x = c.x(0).sizes();
     const int a = wrap_dim(dim1, x.rank()), b = wrap_dim(dim2, x.rank());
     std::vector<std::int64_t> order, flat, places;

@@ -1,4 +1,4 @@
-// Losses of pairs and triples: margins, cosine similarity, triplets. Made of other operators.
+// Losses of pairs and triplets: margins, cosine similarity, triplet margin. Composed of other operators.
 #include <cmath>
 #include <limits>
 
@@ -7,7 +7,7 @@
 namespace mantissa {
 namespace {
 
-// At least 0 (or `low`); the gradient passes where they are equal, as with PyTorch's clamp_min.
+// max(x, low); the gradient passes where they are equal, as in PyTorch's clamp_min.
 Tensor at_least(const Tensor& x, double low) { return clamp(x, low, std::numeric_limits<double>::infinity()); }
 constexpr Reduction reductions[] = {Reduction::mean, Reduction::sum, Reduction::none};
 // Targets 1 and -1.
@@ -107,7 +107,7 @@ struct CosineEmbedding {
         (target.dim() == 1 && x1.dim() == 2 && x2.dim() == 2) || (target.dim() == 0 && x1.dim() == 1 && x2.dim() == 1),
         "needs x1 and x2 [N, D] with target [N], or [D] with a scalar, got ", x1.sizes(), ", ", x2.sizes(), " and ",
         target.sizes());
-    constexpr double eps = 1e-12;  // PyTorch's, inside the root
+    constexpr double eps = 1e-12;  // as in PyTorch, inside the root
     const Tensor lengths = (sum(square(x1), {-1}) + eps) * (sum(square(x2), {-1}) + eps);
     const Tensor cosine = sum(x1 * x2, {-1}) / sqrt(lengths);
     const Tensor near = where(eq(target, Tensor(1.0)), 1.0 - cosine, Tensor(0.0));

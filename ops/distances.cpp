@@ -1,5 +1,5 @@
-// Distances of points and their norms, made of matmul, broadcasting and norm: cdist, pdist, dist, normalize, renorm.
-// Those that are losses: ops/distance_loss.cpp.
+// Distances between points, and norms, composed of matmul, broadcasting and norm: cdist, pdist, dist, normalize,
+// renorm. Distance losses: ops/distance_loss.cpp.
 #include <cmath>
 
 #include "core/context.h"
@@ -17,7 +17,7 @@ MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const
 
 namespace {
 
-// Squared distances of many points as |a|^2 + |b|^2 - 2 a.b, as PyTorch has them beyond 25 points.
+// Squared distances of many points as |a|^2 + |b|^2 - 2 a.b, as PyTorch does beyond 25 points.
 struct Cdist {
   static constexpr auto name = "cdist";
   static constexpr const char* args[] = {"a", "b"};
@@ -32,10 +32,10 @@ struct Cdist {
     constexpr std::int64_t few = 25;
     if (op.p != 2 || (a.size(-2) <= few && b.size(-2) <= few))
       return norm(unsqueeze(a, -2) - unsqueeze(b, -3), op.p, {-1});
-    // one product: [-2a, |a|^2, 1] by [b, 1, |b|^2]
+    // one matrix product: [-2a, |a|^2, 1] @ [b, 1, |b|^2]^T
     const Tensor a2 = sum(square(a), {-1}, true), b2 = sum(square(b), {-1}, true);
     const Tensor squared = matmul(cat({a * -2.0, a2, ones_like(a2)}, -1), transpose(cat({b, ones_like(b2), b2}, -1)));
-    // Backward, a distance of 0 has the gradient 0.
+    // In backward a distance of 0 gets the gradient 0.
     if (!context().grad_enabled || !squared.requires_grad()) return sqrt(clamp_min(squared, 0));
     const Tensor none = le(squared, Tensor(0.0));
     return where(none, Tensor(0.0), sqrt(where(none, Tensor(1.0), squared)));
@@ -68,7 +68,7 @@ Tensor divided_by_norm(const Tensor& x, double p, const Dims& dims, double eps) 
   const Tensor wide = is_half(x.dtype()) ? cast(x, f32) : x;
   return wide / clamp_min(norm(wide, p, dims, true), eps);
 }
-// Halves for p = 2 on the CPU where no gradient is recorded: read as they are, and rounded once.
+// normalize of f16 and bf16 with p = 2 on the CPU when no gradient is recorded: read directly and rounded once.
 struct NormalizeHalves : Over {
   static constexpr auto name = "normalize_half";
   static constexpr const char* args[] = {"x"};

@@ -1,6 +1,6 @@
-// dropout: zeroes elements with probability p and scales the rest by 1 / (1 - p). No mask is
-// stored: element i (in the order of the shape, [N, C, H, W] for images however they lie) draws from counter
-// (offset + i / 4), so backward is the same call on the gradient.
+// dropout: zeroes elements with probability p and scales the rest by 1 / (1 - p). No mask is stored: element i (in the
+// logical order of the shape, [N, C, H, W] for images in any layout) uses random counter (offset + i / 4), so backward
+// is the same call on the gradient.
 #include "core/ops.h"
 #include "core/random.h"
 #include "ops/apply.h"
@@ -14,14 +14,14 @@ MANTISSA_KERNEL(dropout, const View& y, const View& x, double p, std::uint64_t s
 namespace {
 
 struct Dropout;
-Tensor drop_over(const Dropout& op, Tensor g);  // its own gradient: defined below
+Tensor drop_over(const Dropout& op, Tensor g);  // the operator is its own gradient; defined below
 
 struct Dropout {
   static constexpr auto name = "dropout";
   static constexpr const char* args[] = {"x"};
   double p;
   RngState at;
-  Layout layout = Layout::contiguous;  // of x, for a gradient that arrives in another
+  Layout layout = Layout::contiguous;  // x's layout, for a gradient with a different one
 
   Spec infer(const Tensor& x) const {
     check(p >= 0 && p <= 1, "p must be a probability, got ", p);

@@ -1,5 +1,5 @@
-// Eigenvalues and eigenvectors of general real matrices: eig, eigvals. A kernel of the CPU; complex numbers are pairs
-// (core/ops_complex.h). For gradients a matrix of them is one of twice the size, [[re, -im], [im, re]].
+// Eigenvalues and eigenvectors of general real matrices: eig, eigvals. A CPU kernel; complex numbers are pairs
+// (core/ops_complex.h). For gradients a complex matrix becomes a real one of twice the size, [[re, -im], [im, re]].
 #include <memory>
 
 #include "core/decompose.h"
@@ -15,7 +15,7 @@
 namespace mantissa {
 namespace {
 
-// Of a batch [B, n, n]. vectors are undefined when not wanted.
+// For a batch [B, n, n]. Without `wanted`, vectors are undefined.
 EigResult by_kernel(const char* name, const Tensor& a, bool wanted) {
   check_may_look(name, a);
   check_may_read(name, a, "it is computed on the host");
@@ -31,28 +31,28 @@ EigResult by_kernel(const char* name, const Tensor& a, bool wanted) {
   return {brought(values), wanted ? brought(vectors) : Tensor()};
 }
 
-// --- matrices of pairs [B, n, m, 2] as real ones ---
+// --- complex matrices [B, n, m, 2] as real ones ---
 Tensor as_real(const Tensor& z) {  // [B, 2 n, 2 m]
   const Tensor re = real(z), im = imag(z);
   return cat({cat({re, -im}, 2), cat({im, re}, 2)}, 1);
 }
-Tensor upright(const Tensor& z) { return cat({real(z), imag(z)}, 1); }  // [B, 2 n, m], for a factor on the right
-Tensor as_pairs(const Tensor& x) {                                      // what upright was made of
+Tensor upright(const Tensor& z) { return cat({real(z), imag(z)}, 1); }  // [B, 2 n, m], for a right factor
+Tensor as_pairs(const Tensor& x) {                                      // inverse of upright
   const std::int64_t n = x.size(1) / 2;
   return stack({slice(x, 1, 0, n), slice(x, 1, n)}, -1);
 }
 Tensor adjoint(const Tensor& z) { return complex_conj(transpose(z, 1, 2)); }
 Tensor product(const Tensor& a, const Tensor& b) { return as_pairs(matmul(as_real(a), upright(b))); }
 
-// The gradient to a: V^-H (diag(values) + K) V^H with K of the vectors' gradient, of which what turns a vector's phase
-// or stretches it is left out (Boeddeker et al., "On the computation of complex-valued gradients", 2017). Undefined
-// gradients are 0.
+// The gradient of a: V^-H (diag(values) + K) V^H, with K from the gradient of the vectors, without the part that would
+// change a vector's phase or length (Boeddeker et al., "On the computation of complex-valued gradients", 2017).
+// Undefined gradients are 0.
 Tensor gradient_of(const EigResult& r, const Tensor& to_values, const Tensor& to_vectors) {
   const Tensor v = r.vectors, vh = adjoint(v);
   Tensor inside = diag_embed(real(to_values)), inside_im = diag_embed(imag(to_values));
   if (to_vectors.defined()) {
     const Tensor g = product(vh, to_vectors);
-    const Tensor along = diagonal(real(g), 0, 1, 2);  // real parts alone: an imaginary one is a phase
+    const Tensor along = diagonal(real(g), 0, 1, 2);  // real parts only: the imaginary part is a phase
     const Tensor rest = g - product(vh, v * unsqueeze(unsqueeze(along, 1), -1));
     // divided by conj(value_j - value_i)
     const Tensor gap = complex_conj(unsqueeze(r.values, 1) - unsqueeze(r.values, 2));
@@ -65,7 +65,7 @@ Tensor gradient_of(const EigResult& r, const Tensor& to_values, const Tensor& to
   return real(as_pairs(solve(as_real(vh), upright(middle))));
 }
 
-// Values and vectors one after another in one row of each matrix, since a function has one result: [B, 2 n + 2 n n].
+// Values and vectors concatenated in one row per matrix, returned as a single result: [B, 2 n + 2 n n].
 struct Eig {
   static constexpr auto name = "eig";
   static constexpr Dtype cast_inputs = f32;
@@ -89,7 +89,7 @@ struct Eig {
 struct Eigvals {
   static constexpr auto name = "eigvals";
   static constexpr Dtype cast_inputs = f32;
-  bool with_vectors = true;  // for a gradient
+  bool with_vectors = true;  // needed for a gradient
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
     const EigResult r = by_kernel(name, a, with_vectors);
@@ -101,7 +101,7 @@ struct Eigvals {
   }
 };
 
-// What does not depend on order, phase or sign.
+// Compares only what does not depend on order, phase or sign.
 void eig_samples(Samples& s) {
   const auto f = [](const Tensors& x) {
     const EigResult r = eig(x[0]);

@@ -1,7 +1,7 @@
-// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh. On the CPU a kernel. Elsewhere: a symmetric
-// matrix plus twice its norm is positive definite and well conditioned, so its singular values and vectors
-// (ops/svd.cpp) are the eigenvalues, moved by as much, and the eigenvectors, with an error of rounding as large as the
-// norm.
+// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh. A kernel on the CPU. Elsewhere: a symmetric
+// matrix plus twice its norm times the identity is positive definite and well conditioned, so its singular values
+// (ops/svd.cpp) minus that shift are the eigenvalues, and its singular vectors the eigenvectors. Rounding errors are
+// relative to the norm.
 #include <memory>
 
 #include "core/decompose.h"
@@ -14,7 +14,7 @@
 namespace mantissa {
 namespace {
 
-// Of a batch [B, n, n]. vectors are undefined when not wanted.
+// For a batch [B, n, n]. Without `wanted`, vectors are undefined.
 EighResult by_kernel(const char* name, const Tensor& a, bool wanted) {
   const ProfileRange range(ProfileKind::op, name, &a);
   const std::int64_t batch = a.size(0), n = a.size(1);
@@ -27,7 +27,7 @@ EighResult by_kernel(const char* name, const Tensor& a, bool wanted) {
   return {values.to(a.dtype()), wanted ? transpose(vectors_t) : Tensor()};
 }
 
-// Values and vectors one after another in one row of each matrix, since a function has one result: [B, n + n n].
+// Values and vectors concatenated in one row per matrix, returned as a single result: [B, n + n n].
 struct Eigh {
   static constexpr auto name = "eigh";
   static constexpr Dtype cast_inputs = f32;
@@ -62,7 +62,7 @@ struct Eigh {
 struct Eigvalsh {
   static constexpr auto name = "eigvalsh";
   static constexpr Dtype cast_inputs = f32;
-  bool with_vectors = true;  // for a gradient
+  bool with_vectors = true;  // needed for a gradient
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
     const EighResult r = linalg::has_kernels(a) ? by_kernel(name, a, with_vectors) : eigh(a);
@@ -76,7 +76,7 @@ struct Eigvalsh {
 };
 
 Tensor symmetric(const Tensor& x) { return x + transpose(x); }
-void eigh_samples(Samples& s) {  // signs of vectors are free: what is compared does not depend on them
+void eigh_samples(Samples& s) {  // the samples do not depend on the signs of vectors, which are arbitrary
   const auto f = [](const Tensors& x) {
     const EighResult r = eigh(symmetric(x[0]));
     return Tensors{matmul(r.vectors * unsqueeze(exp(r.values * 0.3), -2), transpose(r.vectors)), square(r.vectors),

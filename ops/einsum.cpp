@@ -1,5 +1,5 @@
-// einsum by PyTorch's rules. Operands are contracted from left to right, two at a time: their labels
-// are sorted into batch, left, right and contracted ones, and the rest is permute, reshape, matmul.
+// einsum by PyTorch's rules. Operands are contracted from left to right, two at a time: their labels are sorted into
+// batch, left, right and contracted ones; the rest is permute, reshape, matmul.
 #include <algorithm>
 #include <string>
 
@@ -42,7 +42,7 @@ Labels expand_labels(const std::string& text, int rank, const std::string& whose
   return labels;
 }
 
-// A label named twice takes the diagonal.
+// A repeated label takes the diagonal.
 void take_diagonals(Operand& o) {
   for (std::size_t i = 0; i < o.labels.size(); ++i) {
     const std::size_t j = o.labels.find(o.labels[i], i + 1);
@@ -55,11 +55,11 @@ void take_diagonals(Operand& o) {
     o.labels.erase(j, 1);
     o.labels.erase(i, 1);
     o.labels += c;
-    i = static_cast<std::size_t>(-1);  // positions have moved: look again from the start
+    i = static_cast<std::size_t>(-1);  // positions have changed: start over
   }
 }
 
-// Sums away the labels that `keep` refuses.
+// Sums over the labels that `keep` rejects.
 template <class Keep> void sum_out(Operand& o, Keep&& keep) {
   Dims dims;
   Labels left;
@@ -77,7 +77,7 @@ Tensor permuted(const Operand& o, const Labels& order) {
 }
 std::int64_t size_of_label(const Operand& o, char c) { return o.x.size(static_cast<std::int64_t>(o.labels.find(c))); }
 
-// The product of two operands, summed over the labels that are in both and that `needed` refuses.
+// The product of two operands, summed over the labels that both have and that `needed` rejects.
 template <class Needed> Operand contract(Operand a, Operand b, Needed&& needed) {
   sum_out(a, [&](char c) { return has(b.labels, c) || needed(c); });
   sum_out(b, [&](char c) { return has(a.labels, c) || needed(c); });
@@ -101,7 +101,7 @@ template <class Needed> Operand contract(Operand a, Operand b, Needed&& needed) 
   return {reshape(product, shape), batch + left + right};
 }
 
-// Repeats dimensions of size 1 where another operand has more.
+// Expands dimensions of size 1 where another operand has more.
 void align_sizes(std::vector<Operand>& operands) {
   std::int64_t size[128];
   for (auto& s : size) s = 1;
@@ -120,7 +120,7 @@ void align_sizes(std::vector<Operand>& operands) {
   }
 }
 
-// What a missing "->" means: the ellipsis, then every letter named once, in alphabetical order.
+// The implicit output without "->": the ellipsis, then every letter that occurs once, in alphabetical order.
 Labels implied_output(const std::string& inputs, int ellipsis) {
   Labels labels;
   for (int d = ellipsis; d > 0; --d) labels += static_cast<char>(d);
@@ -146,7 +146,7 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> tensors) {
   if (autocast) amp::cast_inputs("einsum", CastPolicy::lower, given, casts);
   const amp::OutsideAutocast inside;
   const Dtype dtype = given[0]->dtype();
-  if (given.size() > 2 && is_half(dtype)) {  // several products, rounded once
+  if (given.size() > 2 && is_half(dtype)) {  // several products, rounded once at the end
     for (std::size_t i = 0; i < given.size(); ++i) {
       casts[i] = cast(*given[i], f32);
       given[i] = &casts[i];

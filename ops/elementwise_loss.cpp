@@ -1,5 +1,5 @@
-// Losses of one element and its target: absolute and squared distances, binary cross entropy,
-// Kullback-Leibler divergence, likelihoods. Made of other operators.
+// Losses of one element and its target: absolute and squared error, binary cross entropy, Kullback-Leibler divergence,
+// likelihoods. Composed of other operators.
 #include <cmath>
 #include <limits>
 
@@ -10,8 +10,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// target * log(x) + (1 - target) * log(1 - x). At the ends PyTorch stops the logarithms at -100 and the derivative,
-// (target - x) / (x * (1 - x)), at a denominator of 1e-12: a sure and wrong x still learns.
+// target * log(x) + (1 - target) * log(1 - x). As in PyTorch, logarithms are clamped at -100, and the denominator of
+// the derivative, (target - x) / (x * (1 - x)), at 1e-12: a saturated and wrong x still learns.
 Tensor log_likelihood(const Tensor& x, const Tensor& target) {
   const auto mix = [&](const Tensor& a, const Tensor& b) { return target * a + (1.0 - target) * b; };
   const Tensor end = lt(x * (1.0 - x), Tensor(1e-12));
@@ -21,7 +21,7 @@ Tensor log_likelihood(const Tensor& x, const Tensor& target) {
   const Tensor at_end = mix(stopped_log(p), stopped_log(1.0 - p)) + (x - p) * ((target.detach() - p) * 1e12);
   return where(end, at_end, mix(log(inner), log(1.0 - inner)));
 }
-// x * log(x), 0 at 0.
+// x * log(x), with 0 at x = 0.
 Tensor x_log_x(const Tensor& x) { return x * log(where(eq(x, Tensor(0.0)), Tensor(1.0), x)); }
 Tensor weighted(const Tensor& each, const Tensor& weight) { return weight.defined() ? each * weight : each; }
 
@@ -125,7 +125,7 @@ struct PoissonNll {
   static Tensor compose(const PoissonNll& op, const Tensor& x, const Tensor& target) {
     check_floating_pair(x, target);
     Tensor each = op.options.log_input ? exp(x) - target * x : x - target * log(x + op.options.eps);
-    if (op.options.full) {  // Stirling's formula for log(target!), where it is one
+    if (op.options.full) {  // Stirling's approximation of log(target!), for target > 1
       const Tensor large = gt(target, Tensor(1.0)), t = where(large, target, Tensor(1.0));
       each = each + where(large, t * log(t) - t + 0.5 * log(6.283185307179586 * t), Tensor(0.0));
     }
@@ -148,12 +148,12 @@ struct GaussianNll {
   GaussianNllOptions options;
   static Tensor compose(const GaussianNll& op, const Tensor& x, const Tensor& target, const Tensor& var) {
     check_floating_pair(x, target);
-    Tensor v = var;  // of x's shape, or one per row, with or without the dimension of size 1
+    Tensor v = var;  // of x's shape, or one value per row, with or without the dimension of size 1
     if (!(var.sizes() == x.sizes()) && var.dim() + 1 == x.dim()) v = unsqueeze(var, -1);
     check(broadcast(v.sizes(), x.sizes()) == x.sizes(), "var of shape ", var.sizes(), " does not fit x of shape ",
           x.sizes());
     check(!any(lt(v, Tensor(0.0))).item<bool>(), "var holds negative values");
-    v = v + (clamp(v, op.options.eps, infinity) - v).detach();  // at least eps; the gradient does not see it
+    v = v + (clamp(v, op.options.eps, infinity) - v).detach();  // clamped to eps; the gradient ignores the clamp
     Tensor each = 0.5 * (log(v) + square(x - target) / v);
     if (op.options.full) each = each + 0.9189385332046727;  // log(2 pi) / 2
     return reduced_loss(each, op.options.reduction);

@@ -14,7 +14,7 @@ template <class F, bool base_2> struct LogSum : Binary<F, LogSum<F, base_2>> {
     check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
     return Base::infer(a, b);
   }
-  // Where a and b are equal both have half the gradient, equal infinities too.
+  // Where a and b are equal (including equal infinities) each gets half of the gradient.
   static Tensor share(const Tensor& mine, const Tensor& other) {
     const Tensor none = logical_and(eq(mine, other), isinf(mine));
     const Tensor ahead = where(none, Tensor(0.0), mine - other);

@@ -1,6 +1,6 @@
-// Discrete Fourier transforms. The transposed map of one, which is its gradient, is the transform in the other
-// direction: that of real x is a real inverse whose frequencies between the ends count once, which is why both kinds
-// say how often these count.
+// Discrete Fourier transforms. The gradient, which is the transposed map, is the transform in the other direction: that
+// of a real-input transform is a real inverse that counts the frequencies between the ends once. Therefore both have a
+// parameter for how often these count.
 #include "core/fft.h"
 
 #include "core/ops_fft.h"
@@ -14,7 +14,7 @@ namespace {
 
 using fourier::root;
 
-View with_last(View v, int dim, int target) {  // dim is moved to target, from the end
+View with_last(View v, int dim, int target) {  // moves dim to position target, counted from the end
   const std::int64_t size = v.sizes[dim], stride = v.strides[dim];
   v.sizes.erase(dim), v.strides.erase(dim);
   v.sizes.insert(v.sizes.rank() + target, size), v.strides.insert(v.strides.rank() + target, stride);
@@ -23,7 +23,7 @@ View with_last(View v, int dim, int target) {  // dim is moved to target, from t
 View pairs_of(const View& v, int dim) { return with_last(v, dim, -1); }
 View numbers_of(const View& v, int dim) { return with_last(v, dim, 0); }
 
-// Both sides as rows, which a table takes to each other: what a transform means.
+// The definition of a transform: rows of x times a matrix `table`.
 Tensor by_table(const Tensor& x, int dim, bool from_pairs, bool to_pairs, const std::vector<double>& table,
                 std::int64_t columns) {
   Tensor rows = movedim(x, {dim}, {from_pairs ? -2 : -1});
@@ -34,7 +34,7 @@ Tensor by_table(const Tensor& x, int dim, bool from_pairs, bool to_pairs, const 
   return movedim(unflatten(y, -1, {columns / 2, 2}), {-2}, {dim});
 }
 
-// Fields that all have: dim is that of the rows, from the front; each result is multiplied by scale.
+// Fields of all transforms: dim counts from the front and excludes the pair dimension; results are multiplied by scale.
 struct Transform {
   int dim = 0;
   double scale = 1;
@@ -47,11 +47,11 @@ void check_pairs(const Tensor& x, int dim) {
   check(x.size(dim) > 0, "there is nothing to be transformed along dim ", dim);
 }
 
-// --- in ONNX: up to this length a product with a table, which every runtime has; beyond it the operator DFT ---
+// --- ONNX: up to this length a product with a table, which every runtime supports; beyond it the DFT operator ---
 constexpr std::int64_t longest_product = 512;
 OnnxId product(OnnxCall& c, int dim, bool from_pairs, bool to_pairs, const std::vector<double>& table,
                std::int64_t columns) {
-  const auto rows = static_cast<int>(c.x(0).dim()) - (from_pairs ? 2 : 1);  // dimensions in front of that of the table
+  const auto rows = static_cast<int>(c.x(0).dim()) - (from_pairs ? 2 : 1);  // dims other than the transformed one
   std::vector<std::int64_t> order, back;
   for (int d = 0; d <= rows; ++d)
     if (d != dim) order.push_back(d);
@@ -62,7 +62,7 @@ OnnxId product(OnnxCall& c, int dim, bool from_pairs, bool to_pairs, const std::
     return dim == rows ? v : c.node("Transpose", {v}, {{"perm", to}});
   };
   const auto shaped = [&](OnnxId v, std::initializer_list<std::int64_t> last) {
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(rows), 0);  // 0: as it is
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(rows), 0);  // 0: unchanged
     sizes.insert(sizes.end(), last);
     return c.node("Reshape", {v, c.ints(sizes)});
   };
@@ -72,7 +72,7 @@ OnnxId product(OnnxCall& c, int dim, bool from_pairs, bool to_pairs, const std::
   v = c.node("MatMul", {v, c.table(table, {n, columns}, c.y().dtype())});
   return turned(to_pairs ? shaped(v, {columns / 2, 2}) : v, back, to_pairs);
 }
-// DFT wants a dimension in front of the transformed one. `f` is told its number.
+// DFT needs a batch dimension in front of the transformed one. `f` is called with the resulting dim.
 template <class F> OnnxId behind_batch(OnnxCall& c, OnnxId x, int dim, const F& f) {
   if (dim > 0) return f(x, dim);
   return c.node("Squeeze", {f(c.node("Unsqueeze", {x, c.ints({0})}), 1), c.ints({0})});
@@ -242,7 +242,7 @@ struct Irfft : Transform {
   static Tensor reference(const Irfft& op, const Tensor& x) {
     return by_table(x, op.dim, true, false, op.table(), op.n);
   }
-  // DFT takes whole spectra: those of a real signal are mirrored.
+  // DFT takes full spectra: the one-sided spectrum of a real signal is mirrored.
   void onnx(OnnxCall& c) const {
     if (n <= longest_product) return c.result(product(c, dim, true, false, table(), n));
     std::vector<std::int64_t> from;
@@ -282,7 +282,7 @@ Tensor signal_of(const Tensor& x, const Transform& t, std::int64_t n, double bet
   return apply(Irfft{t, n, between}, x);
 }
 
-// --- what torch.fft calls them ---
+// --- the functions of torch.fft ---
 double scale_of(const char* name, std::string_view norm, std::int64_t n, bool inverse) {
   const auto count = static_cast<double>(n);
   if (norm == "ortho") return 1 / std::sqrt(count);
@@ -295,7 +295,7 @@ void check_pairs(const char* name, const Tensor& x) {
   check(x.dim() > 1 && x.size(-1) == 2, name, ": needs pairs of real and imaginary part [..., n, 2], got ", x,
         x.dim() > 0 ? "; to_complex(x) makes them of real numbers" : "");
 }
-// Cut off, or filled up with zeros, to n elements along dim.
+// Truncates or zero-pads x to n elements along dim.
 Tensor resized(const char* name, const Tensor& x, int dim, std::int64_t n) {
   check(n > 0, name, ": a signal of ", n, " elements cannot be transformed; x is ", x);
   check_length(name, "n", n);
@@ -335,7 +335,7 @@ Tensor complex_to_real(const char* name, const Tensor& given, const Along& a, st
   return signal_of(x, {dim, scale_of(name, norm, n, inverse)}, n, 2);
 }
 
-// The dimensions of a transform of several, checked: each from the front, and how many elements it is to have.
+// The checked dimensions of an n-d transform: each counted from the front, with its number of elements.
 std::vector<Along> dims_of(const char* name, const Tensor& x, const fft::FftnOptions& o, int rank) {
   const int count = o.dim.rank() > 0 ? o.dim.rank() : o.s.rank() > 0 ? o.s.rank() : rank;
   check(o.s.rank() == 0 || o.s.rank() == count, name, ": s and dim must have one length, got ", o.s, " and ", o.dim);
@@ -357,8 +357,8 @@ fft::FftnOptions over_two(fft::FftnOptions o) {
   if (o.dim.rank() == 0) o.dim = {-2, -1};
   return o;
 }
-// Halves are f32 from the first transform to the last. In a region of autocast they stay so, as each transform's result
-// is.
+// f16 and bf16 are converted to f32 before the first of several transforms. Under autocast the result stays f32, as
+// that of a single transform does.
 Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? cast(x, f32) : x; }
 Tensor rounded(const Tensor& y, const Tensor& x) {
   return is_half(x.dtype()) && !context().autocast.any() ? cast(y, x.dtype()) : y;
@@ -413,7 +413,7 @@ Tensor irfft2(const Tensor& x, const FftnOptions& o) { return inverse_real_n("ir
 
 namespace {
 
-// Number i of `count`: place(i) / (n d).
+// Element i of `count`: place(i) / (n d).
 template <class F>
 Tensor frequencies(const char* name, std::int64_t n, std::int64_t count, double d, const TensorOptions& o, F place) {
   check(is_floating(o.dtype), name, ": needs a floating dtype, got ", o.dtype);
@@ -428,7 +428,7 @@ void check_count(const char* name, std::int64_t n) {
   check(n > 0, name, ": n must be positive, got ", n);
   check_length(name, "n", n);
 }
-// Rotates each of dims by the half of its size.
+// Rolls each of dims by half its size.
 Tensor shifted(const char* name, const Tensor& x, const Dims& given, bool back) {
   Dims dims = given, shifts;
   if (dims.rank() == 0)

@@ -1,5 +1,5 @@
-// Tensors filled by a rule: full_like, logspace, the places of a triangle. More in core/factories.cpp, and in
-// ops/window.cpp those of signal processing.
+// Tensors filled by a rule: full_like, logspace, indices of triangles. More in core/factories.cpp; those of signal
+// processing are in ops/window.cpp.
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/registry.h"

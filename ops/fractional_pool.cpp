@@ -1,6 +1,6 @@
-// Fractional max pooling (Graham, 2014), as PyTorch computes it: windows of one size begin at steps of a fractional
-// length, rounded down, so that a random number per image shifts them. Made of other operators: the indices of the
-// maxima, which record nothing, and the values picked there, whose gradient goes back to them.
+// Fractional max pooling (Graham, 2014), as in PyTorch: windows of one size start at multiples of a fractional step,
+// rounded down and shifted by a random number per image. Composed of operators: the indices of the maxima (not recorded
+// for autograd), and a gather of these values, which carries the gradient.
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "core/ops_special.h"
@@ -12,7 +12,7 @@
 namespace mantissa {
 namespace {
 
-// Where the windows begin along a dimension of `in` elements: i64 [N, C, out], for random numbers u [N, C].
+// Where the windows start along a dimension of `in` elements: i64 [N, C, out], for random numbers u [N, C].
 Tensor window_starts(const Tensor& u, std::int64_t in, std::int64_t out, std::int64_t kernel) {
   const std::int64_t end = in - kernel;
   Dims ends = u.sizes();
@@ -47,7 +47,7 @@ ValuesIndices pooled(const char* name, const Tensor& x, std::array<int, n> kerne
   check(!samples.defined() || samples.sizes() == Dims{images, channels, dims}, name, ": the random numbers must be [",
         images, ", ", channels, ", ", dims, "], got ", samples);
 
-  // Indices [N, C, out..., kernel...] in the flattened image, a dimension after the other.
+  // Indices [N, C, out..., kernel...] into the flattened image, built dimension by dimension.
   Tensor inside;
   {
     const NoGrad no_grad;
@@ -57,7 +57,7 @@ ValuesIndices pooled(const char* name, const Tensor& x, std::array<int, n> kerne
                          : mantissa::rand({images, channels, dims}, {.dtype = dtype, .device = x.device()});
     for (std::size_t d = 0; d < n; ++d) {
       const int at = static_cast<int>(d);
-      // PyTorch draws for the last dimension first in images, for the first one first in volumes.
+      // PyTorch uses the first random number for the last dimension of images, but for the first dimension of volumes.
       const Tensor own = select(u, 2, n == 2 ? dims - 1 - at : at);
       Dims begins{images, channels}, offsets;
       for (int i = 0; i < 2 * dims; ++i) {

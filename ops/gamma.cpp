@@ -1,5 +1,5 @@
-// Gamma functions: lgamma, digamma and polygamma, one kernel in which each is the derivative of the one before, and
-// mvlgamma, made of lgamma.
+// Gamma functions: lgamma, digamma and polygamma, one kernel in which each is the derivative of the previous one, and
+// mvlgamma, composed of lgamma.
 #include "core/ops_special.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// How a draw of the gamma distribution follows its shape (core/gamma_slope.h).
+// The derivative of a gamma distribution sample with respect to the shape parameter (core/gamma_slope.h).
 #include "core/gamma_slope.h"
 
 #include "core/kernel.h"

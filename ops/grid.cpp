@@ -1,6 +1,6 @@
-// grid_sample and affine_grid (Jaderberg et al., 2015): a picture read at points that a network may have
-// computed. Made of gathers, one for each neighbour of a point; the weights carry the gradient to the grid. On the CPU
-// the nearest neighbour and linear interpolation have a kernel (core/grid_sample.h).
+// grid_sample and affine_grid (Jaderberg et al., 2015): an image sampled at points that a network may have computed.
+// Composed of gathers, one per neighbour of a point; the weights carry the gradient to the grid. On the CPU nearest and
+// linear interpolation have a kernel (core/grid_sample.h).
 // Positions, borders and weights follow PyTorch.
 #include <cmath>
 
@@ -22,17 +22,17 @@ struct GridSample {
   std::string mode = "bilinear", padding_mode = "zeros";
   bool align_corners = false;
 
-  // From [-1, 1] to positions in a dimension of n elements.
+  // Maps [-1, 1] to positions in a dimension of n elements.
   Tensor position(const Tensor& at, std::int64_t n) const {
     const auto size = static_cast<double>(n);
     return align_corners ? (at + 1.0) * ((size - 1) / 2) : (at + 1.0) * (size / 2) - 0.5;
   }
-  // Positions moved inside, for all padding but zeros.
+  // Moves positions inside the image, for all padding modes but zeros.
   Tensor inside(const Tensor& at, std::int64_t n) const {
     const auto last = static_cast<double>(n - 1);
     if (padding_mode == "zeros") return at;
     const Tensor p = padding_mode == "reflection" ? reflected(at, n) : at;
-    // what is held at a border, or lies on it, does not move with the grid
+    // positions clamped to the border, or on it, get no gradient
     return where(logical_and(gt(p, Tensor(0.0)), lt(p, Tensor(last))), p, clamp(p.detach(), 0, last));
   }
   Tensor reflected(const Tensor& at, std::int64_t n) const {
@@ -42,7 +42,7 @@ struct GridSample {
     const Tensor far = abs(at - low), turns = floor(far / Tensor(span)), rest = far - turns * span;
     return where(eq(remainder(turns, Tensor(2.0)), Tensor(0.0)), rest, span - rest) + low;
   }
-  // Keys, 1981, a = -0.75: the weight of a neighbour `t` away.
+  // Keys, 1981, a = -0.75: the weight of a neighbour at this distance.
   static Tensor cubic_weight(const Tensor& distance) {
     constexpr double a = -0.75;
     const Tensor t = abs(distance);
@@ -56,7 +56,7 @@ struct GridSample {
     const std::int64_t batch = x.size(0), channels = x.size(1),
                        points = grid.numel() / std::max<std::int64_t>(batch * n, 1);
     const Tensor places = reshape(grid, {batch, 1, points, n});
-    std::vector<Tensor> at;  // a position in each dimension of x, [batch, 1, points]; grids list x first
+    std::vector<Tensor> at;  // a position per dimension of x, [batch, 1, points]; grids list width first
     for (int d = 0; d < n; ++d) {
       const Tensor p = op.position(select(places, -1, n - 1 - d), x.size(d + 2));
       at.push_back(op.mode == "bicubic" ? p : op.inside(p, x.size(d + 2)));
@@ -93,7 +93,7 @@ struct GridSample {
       weight = weight.defined() ? weight * w : w;
     }
     const Tensor pixel = gather(pixels, 2, expand(index, {pixels.size(0), pixels.size(1), index.size(2)}));
-    // A neighbour outside is 0, and not 0 times the element at the border, which may be infinite.
+    // A neighbour outside contributes 0, not 0 times a border element, which may be infinite.
     return where(within, pixel, Tensor(0.0)) * weight;
   }
   void check_inputs(const Tensor& x, const Tensor& grid) const {
@@ -128,7 +128,7 @@ struct GridSample {
 };
 MANTISSA_OP(GridSample)
 
-// The three kernels as operators; each means what the gathers mean.
+// The three kernels as operators; their reference is the composition of gathers.
 struct ReadGrid {
   GridSample op;
   GridReading how() const {
@@ -142,7 +142,7 @@ struct ReadGrid {
            x.numel() > 0 && x.numel() / (x.size(0) * x.size(1)) < INT32_MAX;
   }
 };
-// The gradient of input i of the gathers. What is differentiated is a node of its own: the grid may come from x.
+// The gradient of input i of the composition. Inputs get new nodes, because the grid may be computed from x.
 Tensor gathers_gradient(const GridSample& op, const Tensor& g, Tensor x, Tensor grid, bool of_grid) {
   Tensor& input = of_grid ? grid : x;
   input = input.requires_grad() ? input * 1.0 : input.detach().requires_grad_();
@@ -220,7 +220,7 @@ Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners) {
   each.push_back(1);
   std::vector<Tensor> columns;
   const TensorOptions o{.dtype = theta.dtype(), .device = theta.device()};
-  for (int d = n - 1; d >= 0; --d) {  // x first
+  for (int d = n - 1; d >= 0; --d) {  // width first
     const auto size = static_cast<double>(spatial[d]);
     Dims line = Dims::filled(n + 1, 1);
     line[d] = spatial[d];

@@ -1,6 +1,6 @@
-// group_norm (Wu and He, 2018), and what is made of it and batch_norm: instance_norm (Ulyanov et al., 2016) and
-// local_response_norm (Krizhevsky et al., 2012). group_norm's further results are the mean and 1 / standard deviation
-// of each group [N, groups], kept for the gradient in the type the kernel computes in.
+// group_norm (Wu and He, 2018), and functions composed of it and batch_norm: instance_norm (Ulyanov et al., 2016) and
+// local_response_norm (Krizhevsky et al., 2012). The other results of group_norm are the mean and 1 / standard
+// deviation of each group [N, groups], kept for backward in the dtype that the kernel computes in.
 #include <algorithm>
 
 #include "autograd/grad_mode.h"
@@ -11,7 +11,7 @@
 namespace mantissa {
 namespace {
 
-// A number per channel, shaped to meet x.
+// One value per channel, shaped to broadcast with x.
 Tensor per_channel(const Tensor& t, const Tensor& x) {
   if (!t.defined()) return t;
   Dims shape = Dims::filled(x.dim(), 1);
@@ -24,14 +24,14 @@ Tensor sum_over_all_but_channels(const Tensor& x) {
   for (int d = 2; d < x.dim(); ++d) over.push_back(d);
   return sum(x, over);
 }
-// [N, groups]; of no elements there are none.
+// [N, groups], or [0, groups] for an empty x.
 Dims statistic_sizes(const Tensor& x, std::int64_t groups) { return {x.numel() > 0 ? x.size(0) : 0, groups}; }
 void check_images(const Tensor& x) { check(x.dim() >= 2, "x needs the shape [N, C, ...], got ", x.sizes()); }
 
 // Results dx, dweight, dbias.
 struct GroupNormBackward {
   static constexpr auto name = "group_norm_backward";
-  static constexpr bool halves = false;  // mean and inv_std never are
+  static constexpr bool halves = false;  // mean and inv_std are never f16 or bf16
   static constexpr const char* args[] = {"gradient", "x", "weight", "mean", "inv_std"};
   std::int64_t groups = 1;
   double eps = 1e-5;
@@ -50,7 +50,7 @@ struct GroupNormBackward {
            const View& inv_std) const {
     kernels::group_norm_backward(x.device, y[0], y[1], y[2], g, x, weight, mean, inv_std);
   }
-  // mean and inv_std depend on x: here they are made from it again.
+  // mean and inv_std depend on x, so they are recomputed from it here.
   static std::array<Tensor, 3> reference(const GroupNormBackward& op, const Tensor& g, const Tensor& x,
                                          const Tensor& weight, const Tensor&, const Tensor&) {
     if (x.numel() == 0) return {clone(g), sum_over_all_but_channels(g * x), sum_over_all_but_channels(g)};
@@ -107,7 +107,7 @@ struct GroupNorm {
 void GroupNorm::samples(Samples& s) {
   const Tensor none;
   s({s.randn({2, 4, 3, 2}), s.randn({4}), s.randn({4})}, GroupNorm{2});
-  s({s.randn({2, 6, 4, 4}), s.randn({6}), s.randn({6})}, GroupNorm{3, 1e-3});  // planes of whole vectors
+  s({s.randn({2, 6, 4, 4}), s.randn({6}), s.randn({6})}, GroupNorm{3, 1e-3});  // planes that fill whole SIMD vectors
   s({s.randn({2, 6}), s.randn({6}), none}, GroupNorm{2});
   s({s.randn({3, 4, 5}), none, none}, GroupNorm{1, 1e-3});
   s({s.randn({2, 6, 40}), none, s.randn({6})}, GroupNorm{6});
@@ -119,7 +119,7 @@ void GroupNorm::samples(Samples& s) {
   s.error({s.randn({4}), none, none}, GroupNorm{2}, "x needs the shape [N, C, ...]");
   s.error({s.integers({2, 4, 3}, 0, 5), none, none}, GroupNorm{2}, "needs a floating dtype");
 }
-// The saved statistics are made from x in every call, so that they change with x.
+// The saved statistics are recomputed from x in every call, so that they follow changes of x.
 void GroupNormBackward::samples(Samples& s) {
   for (const Dims& sizes : {Dims{3, 6, 2, 3}, Dims{3, 6}, Dims{2, 6, 8}}) {
     for (const bool weighted : {true, false}) {
@@ -139,7 +139,7 @@ MANTISSA_OP(GroupNormBackward)
 
 Tensor widened(const Tensor& x) { return x.defined() && is_half(x.dtype()) ? cast(x, f32) : x; }
 
-// running = (1 - momentum) * running + momentum * batch, the average over samples of batch [N, C].
+// running = (1 - momentum) * running + momentum * the mean over samples of batch [N, C].
 void move_running(const Tensor& running, const Tensor& batch, double momentum) {
   if (!running.defined()) return;
   Tensor target = running;

@@ -1,4 +1,4 @@
-// How many elements have a value or lie in a range: bincount, histc, histogram, histogramdd. Made of sums by index.
+// Counts of elements by value or range: bincount, histc, histogram, histogramdd. Composed of scatter-adds.
 #include <algorithm>
 #include <cmath>
 
@@ -33,7 +33,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) 
     kernels::count_values(cpu, counts.view(), values.view());
     return counts;
   }
-  // as PyTorch
+  // dtype of the counts as in PyTorch
   const Tensor one = ones({1}, {.dtype = i64, .device = x.device()});
   const Tensor counted = !weights.defined()       ? expand(one, x.sizes())
                          : weights.is_floating() ? weights
@@ -50,7 +50,7 @@ Tensor histc(const Tensor& x, std::int64_t bins, double min, double max) {
   Tensor low = full({}, min, o), high = full({}, max, o);
   if (min == max && x.numel() > 0) {
     low = amin(flat), high = amax(flat);
-    if (low.device().is_cpu()) {  // a GPU is not asked: there is nothing in any bin
+    if (low.device().is_cpu()) {  // not checked on a GPU, which would synchronize: all bins stay empty there
       check(std::isfinite(low.item<double>()) && std::isfinite(high.item<double>()), "histc: the range of x, [",
             low.item<double>(), ", ", high.item<double>(), "], is not finite; give min and max");
     }
@@ -77,7 +77,7 @@ void check_edges(const char* op, const Tensor& x, const Tensor& edges) {
   check_may_read(op, edges, "the edges must not descend");
   check(all(ge(diff(edges.detach()), Tensor(0.0))).item<bool>(), op, ": the edges ", edges, " descend");
 }
-// The edges of equal parts of a range, absent: that of x.
+// The edges of equal bins over a range; default: the range of x.
 Tensor equal_parts(const char* op, const Tensor& x, std::int64_t bins, std::optional<std::array<double, 2>> range) {
   check(bins > 0, op, ": bins must be positive, got ", bins);
   if (!range && x.numel() > 0) {
@@ -90,7 +90,7 @@ Tensor equal_parts(const char* op, const Tensor& x, std::int64_t bins, std::opti
   if (low == high) low -= 0.5, high += 0.5;
   return linspace(low, high, bins + 1, {.dtype = x.dtype(), .device = x.device()});
 }
-// Of numbers, on the CPU: in one pass.
+// Counts a 1-d histogram on the CPU in one pass.
 Tensor count_numbers(const Tensor& x, const Tensor& edges, const Tensor& weight) {
   const Tensor counts = Tensor::allocate({edges.numel() - 1}, f64);
   const Tensor each = weight.defined() ? contiguous(weight.detach()) : Tensor();
@@ -98,7 +98,7 @@ Tensor count_numbers(const Tensor& x, const Tensor& edges, const Tensor& weight)
                          each.defined() ? each.view() : View{});
   return counts;
 }
-// The points, one row each, into bins between the edges of each column.
+// Counts points, one per row, into bins between the edges of each column.
 Tensor count_between(const Tensor& points, const std::vector<Tensor>& edges, const Tensor& weight, bool density) {
   Tensor inside, bin, volume;
   Dims sizes;
@@ -134,7 +134,7 @@ HistogramResult histogram_between(const Tensor& x, const Tensor& edges, const Te
 Tensor points_of(const Tensor& x, std::size_t dims, const Tensor& weight) {
   check(x.dim() >= 2 && dims > 0 && x.size(-1) == static_cast<std::int64_t>(dims), "histogramdd: ", x,
         " are no points in ", dims, " dimensions, for which bins are given; the last dim of x should be that long");
-  Dims each;  // a number for each point
+  Dims each;  // one value per point
   for (int d = 0; d + 1 < x.dim(); ++d) each.push_back(x.size(d));
   check_weight("histogramdd", x, weight, each);
   return reshape(x.detach(), {numel_of(each), x.size(-1)});
@@ -180,7 +180,7 @@ namespace {
 
 void bincount_samples(Samples& s) {
   s.call({s.integers({9}, 0, 4)}, [](const Tensors& x) { return bincount(x[0], {}, 6); });
-  // The largest index is fixed: the length of the result depends on it.
+  // The largest index is fixed, because it determines the result's size.
   s.call({s.randn({5})}, [](const Tensors& x) { return bincount(tensor({1, 0, 3, 1, 1}).to(x[0].device()), x[0]); });
   s.error_call(
       {s.randn({4})}, [](const Tensors& x) { return bincount(x[0]); }, "needs an i64 tensor");

@@ -1,6 +1,6 @@
-// Image shapes: pixel_shuffle (Shi et al., 2016), interpolate, unfold and fold. Interpolation is a sum over a few taps
-// along each dimension; positions and weights follow PyTorch. The CPU has a kernel for two dimensions at once, a GPU
-// reads the taps of one dimension after the other with index_select. Halves are computed in f32 and rounded once.
+// Image operators: pixel_shuffle (Shi et al., 2016), interpolate, unfold and fold. Interpolation is a weighted sum of a
+// few taps along each dimension; positions and weights follow PyTorch. The CPU has a kernel for two dimensions at once;
+// a GPU reads the taps of one dimension at a time with index_select. f16 and bf16 are computed in f32 and rounded once.
 #include <algorithm>
 #include <cmath>
 
@@ -41,7 +41,7 @@ Taps taps_for(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool a
     double source = align_corners ? position * ratio : (position + 0.5) * ratio - 0.5;
     if (mode == Mode::nearest || mode == Mode::nearest_exact) {
       const double step = mode == Mode::nearest ? position : position + 0.5;
-      // PyTorch's rounding: to f32 in the end even in f64
+      // as PyTorch: rounded to f32 at the end, even for f64
       source = static_cast<double>(in_f64 ? static_cast<float>(step * ratio)
                                           : static_cast<float>(step) * static_cast<float>(ratio));
     } else if (mode == Mode::linear) {
@@ -58,14 +58,14 @@ Taps taps_for(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool a
   }
   return taps;
 }
-// Taps of a filter as wide as the step between results, its weights scaled to add up to 1; PyTorch's and
-// Pillow's cubic has a = -0.5 here.
+// Taps of a filter as wide as the step between results, with weights normalized to sum to 1; as in PyTorch and Pillow,
+// cubic uses a = -0.5 here.
 Taps antialiased_taps(Mode mode, std::int64_t in, std::int64_t out, double ratio) {
   const double stretch = std::max(ratio, 1.0), support = (mode == Mode::cubic ? 2 : 1) * stretch;
   Taps taps;
   taps.in = in;
   for (std::int64_t i = 0; i < out; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * ratio;  // with align_corners too: that is in the ratio alone
+    const double centre = (static_cast<double>(i) + 0.5) * ratio;  // align_corners only changes the ratio
     const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(centre - support + 0.5), 0);
     const auto end = std::min<std::int64_t>(static_cast<std::int64_t>(centre + support + 0.5), in);
     std::vector<double> weight;
@@ -80,7 +80,7 @@ Taps antialiased_taps(Mode mode, std::int64_t in, std::int64_t out, double ratio
   }
   return taps;
 }
-// Along one dimension, on any device: results have as many taps as the widest of them needs, idle ones of weight 0.
+// Along one dimension, on any device: all results get as many taps as the widest needs; unused ones have weight 0.
 Tensor resample_dimension(const Tensor& x, int dim, const Taps& taps) {
   std::int64_t most = 1;
   const auto out = static_cast<std::size_t>(taps.out());
@@ -102,7 +102,7 @@ Tensor resample_dimension(const Tensor& x, int dim, const Taps& taps) {
   }
   return y;
 }
-// Along all dimensions from the third on, of which some have no taps and stay.
+// Along all dimensions from the third on; those with empty taps are unchanged.
 Tensor resample_all(const Tensor& x, std::vector<Taps> taps) {
   if (std::ranges::all_of(taps, [](const Taps& t) { return t.out() == 0; })) return x;
   if (!x.device().is_cpu()) {
@@ -124,13 +124,12 @@ Tensor resample_all(const Tensor& x, std::vector<Taps> taps) {
   return cast(reshape(y, sizes), x.dtype());
 }
 
-// On a GPU: by whole powers of 2 the nearest neighbour repeats every pixel, which is a copy. Channels-last images stay
-// so.
+// On a GPU: for nearest-neighbour upsampling by a power of 2, which copies every pixel. Keeps channels-last.
 bool repeats(std::int64_t in, std::int64_t out, double ratio) {
   const std::int64_t times = out / in;
   return times * in == out && (times & (times - 1)) == 0 && ratio * static_cast<double>(times) == 1;
 }
-// Doubling by doubling, so that gradients are sums of two: the same bits in every layout.
+// By repeated doubling, so that gradients are sums of two: the same bits in every layout.
 Tensor repeated(const Tensor& x, const Dims& out) {
   const bool channels_last = x.layout() == Layout::channels_last;
   Tensor y = channels_last ? permute(x, {0, 2, 3, 1}) : x;
@@ -218,7 +217,7 @@ Tensor pixel_unshuffle(const Tensor& x, int r) {
 }
 
 namespace {
-// Mode area: averages over the parts of x that the results stand for.
+// Mode area: averages over the region of x that each result covers.
 Tensor average_areas(const Tensor& x, const Dims& out) {
   const auto size = [&](int d) { return static_cast<int>(out[d]); };
   if (out.rank() == 1) return adaptive_avg_pool1d(x, size(0));

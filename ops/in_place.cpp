@@ -1,4 +1,4 @@
-// Writing into a tensor's own elements: the methods of Tensor whose names end in _.
+// In-place modification: the methods of Tensor whose names end in _.
 #include <cmath>
 
 #include "core/context.h"
@@ -13,7 +13,7 @@ namespace mantissa {
 // y[...] = x[...], converting the dtype; x broadcasts to y.
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
-// y += alpha * x, in the compute type of y; x broadcasts and may have another dtype.
+// y += alpha * x, in the compute dtype of y; x broadcasts and may have another dtype.
 MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_KERNEL(mul_in_place, const View& y, const View& x)
 
@@ -22,7 +22,7 @@ namespace {
 ProfileRange profiled(const char* name, const Tensor& t) {
   return ProfileRange(ProfileKind::op, name, &t);
 }
-// In-place writes are never recorded: on a tensor that wants a gradient they would be lost.
+// In-place writes are never recorded, so a tensor that requires a gradient would lose it.
 void check_writable(const Tensor& t, const char* op) {
   check(t.defined(), op, ": the tensor is undefined");
   check(!t.requires_grad() || !context().grad_enabled, op, ": ", t,
@@ -32,7 +32,7 @@ void check_writable(const Tensor& t, const char* op) {
           " is expanded: several of its elements are one in memory; write to a clone()");
   }
 }
-// After all checks: a write that is refused leaves the version as it was.
+// Call after all checks, so that a refused write does not change the version.
 View begin_write(const Tensor& t, const char* op) {
   t.storage()->written_by(op);
   return t.view();
@@ -43,20 +43,20 @@ bool broadcasts_to(const Dims& from, const Dims& to) {
   for (int i = 0; fits && i < from.rank(); ++i) fits = from[i] == 1 || from[i] == to[i + shift];
   return fits;
 }
-// As in Python's x[0] = y, which x[0].copy_(y) stands for.
+// For x[0].copy_(y), which must behave like Python's x[0] = y.
 Tensor without_leading_ones(const Tensor& x, int rank) {
   Dims sizes = x.sizes(), strides = x.strides();
   while (sizes.rank() > rank && sizes[0] == 1) sizes.erase(0), strides.erase(0);
   return sizes.rank() == x.dim() ? x : x.raw_view(sizes, strides);
 }
-// A write is not recorded: what was computed with a gradient would lose it, and where a loss has other ways to the
-// parameters nobody would be told. A parameter's own value is copied every day.
+// Writes are not recorded: the gradient of a computed source would be lost, silently if the loss depends on the
+// parameters in other ways too. Copying a parameter itself (a leaf) is common and allowed.
 void check_unrecorded(const Tensor& source, const Tensor& written, const char* op) {
   check(source.is_leaf() || !context().grad_enabled, op, ": ", source,
         " was computed with a gradient, which writing it into ", written,
         " does not record; use index_put, where, cat or stack, or what the gradient is not wanted of, detach()");
 }
-// What an in-place operator reads lies beside what it writes; a number may come from the host.
+// An operand must be on the device that is written to; a single number may come from the host.
 void check_reads(const Tensor& other, const Tensor& written, const char* op) {
   check(other.defined(), op, ": the other tensor is undefined");
   check_unrecorded(other, written, op);
@@ -65,8 +65,8 @@ void check_reads(const Tensor& other, const Tensor& written, const char* op) {
         " on ", written.device(), "; move them together with to(device)");
   check(broadcasts_to(other.sizes(), written.sizes()), op, ": ", other, " does not broadcast to ", written);
 }
-// Other elements of the same memory, as in x.sub_(x[0]), would be written before they have all been read. The same
-// elements, and the neighbours that a slice leaves alone, are read where they are.
+// Copies an operand that shares memory with the result, as in x.sub_(x[0]), where it would be overwritten before it is
+// read. Exactly the same elements, or disjoint slices, need no copy.
 Tensor apart(const Tensor& other, const Tensor& written) {
   if (other.storage().get() != written.storage().get() || other.numel() == 0) return other;
   const View x = other.view(), y = written.view();
@@ -79,7 +79,7 @@ Tensor apart(const Tensor& other, const Tensor& written) {
   const bool meet = static_cast<const char*>(x.data) < end_of(y) && static_cast<const char*>(y.data) < end_of(x);
   return meet ? clone(other.detach()) : other;
 }
-// Integers cannot take in fractions: written to them, 0.5 would be 0.
+// Integers cannot store fractions: 0.5 would become 0.
 void check_keeps_integers(const Tensor& written, const Tensor& other, double alpha, const char* op) {
   if (written.is_floating()) return;
   const bool whole =
@@ -92,7 +92,7 @@ void check_floating(const Tensor& written, const char* op) {
   check(written.is_floating(), op, ": ", written, " would lose the fractions; convert with to(f32)");
 }
 
-// y = f(x...), in the compute type of y, which is among x.
+// y = f(x...), in the compute dtype of y, which is one of x.
 template <class F, class... T> Tensor& write(const char* op, const F& f, Tensor& y, const T&... x) {
   const ProfileRange range = profiled(op, y);
   check_writable(y, op);
@@ -117,7 +117,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   const Tensor x = apart(fitting, *this);
   const View y = begin_write(*this, "copy_");
   if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->copy(y, x.view());
-  kernels::copy(device().is_cpu() ? x.device() : device(), y, x.view());  // a GPU copies from and to the host
+  kernels::copy(device().is_cpu() ? x.device() : device(), y, x.view());  // a GPU also copies from and to the host
   return *this;
 }
 Tensor& Tensor::fill_(double value) {

@@ -1,6 +1,6 @@
-// Operators that pick elements by index: gather, scatter_add, embedding. Indices are i64, are checked against the size
-// by the kernels that read them, which read nothing out of range. Gradients add in a fixed order; a table's goes
-// straight to it (autograd/place.h).
+// Operators that select elements by index: gather, scatter_add, embedding. Indices are i64; the kernels that read them
+// check their range and read nothing outside. Gradients are accumulated in a fixed order; an embedding table's is
+// written directly into the parameter's gradient (autograd/place.h).
 #include "autograd/place.h"
 #include "core/ops.h"
 #include "ops/apply.h"
@@ -10,7 +10,7 @@
 
 namespace mantissa {
 
-// Of an index out of range: "index 7 is out of range for a dimension of size 5", as from all kernels that follow one.
+// Out-of-range indices throw "index 7 is out of range for a dimension of size 5", in all kernels with indices.
 MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
 // y[.., index, ..] += source along dim.
 MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
@@ -19,7 +19,7 @@ MANTISSA_KERNEL(fill, const View& y, double value)
 
 namespace {
 
-// scatter_add onto zeros of x's form.
+// scatter_add into zeros of x's shape.
 Tensor sums_by_index(const Shape<0>& x, int dim, const Tensor& index, const Tensor& g);
 
 struct Gather {
@@ -104,7 +104,7 @@ struct EmbeddingBackward {
   static constexpr auto name = "embedding_backward";
   static constexpr const char* args[] = {"gradient", "indices"};
   std::int64_t rows;
-  std::int64_t padding = -1;  // the row that stays 0
+  std::int64_t padding = -1;  // the row that gets no gradient
 
   Spec infer(const Tensor& g, const Tensor& indices) const {
     check(g.dim() > 0 && indices.dtype() == i64, "needs a gradient of at least one dimension and i64 indices");
@@ -129,10 +129,10 @@ struct EmbeddingBackward {
   }
 };
 
-// A table of rows seen through gather and scatter_add: every column uses the same index.
+// A table of rows as operand of gather and scatter_add: every column uses the same index.
 struct RowView {
   View index, rows;
-  Tensor dense_index, dense_rows;  // own the memory when a copy was needed
+  Tensor dense_index, dense_rows;  // own the memory if a copy was needed
 };
 Tensor dense(View& v) {
   if (v.is_contiguous()) return {};
@@ -198,7 +198,7 @@ struct Embedding {
     s({s.randn({5, 4}), s.integers({2, 3}, 0, 5)}, Embedding{});
     s({s.randn({5, 4}), s.integers({}, 0, 5)}, Embedding{});
     s({s.randn({5, 4}), s.integers({0}, 0, 5)}, Embedding{});
-    // by design, the gradient leaves row 3 out
+    // by design, row 3 gets no gradient
     s({s.randn({5, 4}), s.integers({4, 3}, 0, 5)}, Embedding{-2}).differentiable = false;
     s.error({s.randn({5, 4}), s.integers({2}, 0, 5)}, Embedding{5}, "padding_idx 5 is out of range for 5 rows");
     s.error({s.randn({5, 4}), s.integers({2}, 5, 6)}, Embedding{}, "index 5 is out of range for a dimension of size 5");

@@ -1,4 +1,4 @@
-// Indexing made of other indexing: take_along_dim, masked_scatter, put, index_reduce, unravel_index. Read first:
+// Indexing composed of other indexing: take_along_dim, masked_scatter, put, index_reduce, unravel_index. Read first:
 // ops/index.cpp, ops/select.cpp.
 #include "core/ops_special.h"
 #include "ops/apply.h"
@@ -48,7 +48,7 @@ Tensor index_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor&
 std::vector<Tensor> unravel_index(const Tensor& index, const Dims& shape) {
   check(!index.is_floating() && index.dtype() != boolean, "unravel_index: index must be integers, got ", index);
   std::vector<Tensor> places(static_cast<std::size_t>(shape.rank()));
-  Tensor rest = cast(index, f64);  // exact, and unlike a division of integers it asks the host for nothing
+  Tensor rest = cast(index, f64);  // exact, and unlike an integer division it needs no host check
   for (int d = shape.rank() - 1; d >= 0; --d) {
     check(shape[d] > 0, "unravel_index: shape ", shape, " has no elements");
     const auto size = static_cast<double>(shape[d]);

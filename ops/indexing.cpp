@@ -1,5 +1,5 @@
-// Indexing by tensors, numbers and slices together (core/indexing.h): the plain entries give a view, whose dimensions
-// that tensors pick from are brought to the front, where `index` wants them.
+// Indexing by tensors, numbers and slices together (core/indexing.h): numbers and slices give a view; its dimensions
+// that are indexed by tensors are moved to the front, where `index` expects them.
 #include "core/indexing.h"
 
 #include <algorithm>
@@ -20,9 +20,9 @@ MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const Vi
 namespace {
 
 struct Picked {
-  Tensor view;                  // by the entries that are no tensors
-  std::vector<int> dims;        // of the view, where tensors pick
-  std::vector<Tensor> indices;  // one i64 tensor for each
+  Tensor view;                  // after the number and slice entries
+  std::vector<int> dims;        // of the view: dimensions indexed by tensors
+  std::vector<Tensor> indices;  // one i64 tensor per dimension
 };
 
 int dims_taken(const AnyIndex& e) {
@@ -30,8 +30,8 @@ int dims_taken(const AnyIndex& e) {
   return e.tensor().dtype() == boolean ? e.tensor().dim() : 1;
 }
 
-// A tensor of one number and no dimensions is a number in PyTorch, beside which other tensors may be neighbours that
-// are none with it. Where all are neighbours anyway it stays a tensor, and nobody waits for a device.
+// PyTorch treats a 0-d index tensor as a number, which affects whether the other index tensors are adjacent. If all are
+// adjacent anyway it stays a tensor, which avoids a device synchronization.
 std::vector<AnyIndex> with_numbers(std::initializer_list<AnyIndex> entries) {
   std::vector<AnyIndex> all(entries);
   const auto is_tensor = [](const AnyIndex& e) { return e.is_tensor(); };
@@ -93,7 +93,7 @@ Picked pick(const char* name, const Tensor& x, std::initializer_list<AnyIndex> g
   return p;
 }
 
-// The view with the dimensions in front that tensors pick from.
+// The view with the tensor-indexed dimensions moved to the front.
 Tensor picked_in_front(const Picked& p) {
   Dims order;
   for (const int d : p.dims) order.push_back(d);
@@ -101,7 +101,7 @@ Tensor picked_in_front(const Picked& p) {
     if (std::find(p.dims.begin(), p.dims.end(), d) == p.dims.end()) order.push_back(d);
   return permute(p.view, order);
 }
-// What was picked, [picked..., rest...], with the picked dimensions where PyTorch has them.
+// Moves the indexed dimensions of y, [indexed..., rest...], to where PyTorch puts them.
 Tensor moved_back(const Picked& p, const Tensor& y) {
   const int count = static_cast<int>(p.dims.size()), first = p.dims[0];
   if (first == 0 || p.dims.back() - first != count - 1) return y;
@@ -113,7 +113,7 @@ Tensor moved_back(const Picked& p, const Tensor& y) {
   return permute(y, back);
 }
 
-// For each element that the entries name, how many elements of memory behind the view's first one it lies: i64.
+// The i64 memory offset, from the view's first element, of each selected element.
 Tensor memory_places(const Picked& p) {
   const Tensor v = picked_in_front(p);
   const Device device = v.device();
@@ -133,8 +133,8 @@ Tensor memory_places(const Picked& p) {
   return count == 0 ? places : moved_back(p, places);
 }
 
-// The one vector of indices, none negative, where all other entries are plain: then whole slices of the view are picked
-// along one dimension, and no places of elements are needed. Undefined where it is otherwise.
+// The index vector if it is the only one, has no negative entries and all other entries are numbers or slices: then
+// whole slices of the view are selected along one dimension, and no element offsets are needed. Undefined otherwise.
 Tensor one_vector(const Picked& p) {
   if (p.indices.size() != 1 || p.indices[0].dim() != 1) return {};
   const Tensor& given = p.indices[0];
@@ -160,7 +160,7 @@ void check_values(const char* name, const Tensor& x, const Dims& picked, const T
         " of x ", x);
 }
 
-// What `f` has to complain about is said of this call.
+// Adds this call to the message of any error that `f` throws.
 template <class F> Tensor told(const char* name, const Tensor& x, F f) {
   try {
     return f();
@@ -208,7 +208,7 @@ void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, const 
         " does not record; use index_put, or what the gradient is not wanted of, detach()");
   const NoGrad no_grad;
   const Picked p = pick("index_put_", x, entries);
-  if (p.indices.empty()) {  // plain entries alone: a view
+  if (p.indices.empty()) {  // numbers and slices only: a view
     check_values("index_put_", x, p.view.sizes(), values);
     Tensor view = p.view;
     if (accumulate) view.add_(values);
@@ -216,7 +216,7 @@ void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, const 
     return;
   }
   const Tensor rows = told("index_put_", x, [&] { return one_vector(p); });
-  // Where each element lies in memory, from the view's first one: what the indices say, and what their rows say.
+  // Memory offset of each element from the view's first one.
   const Tensor places = rows.defined() ? Tensor() : told("index_put_", x, [&] { return memory_places(p); });
   const Dims sizes = rows.defined() ? picked_sizes(p, rows) : places.sizes();
   check_values("index_put_", x, sizes, values);

@@ -1,7 +1,7 @@
 // Systems of linear equations: solve, inv, det, slogdet, logdet, solve_triangular, tensorinv, tensorsolve. Gaussian
-// elimination with partial pivoting and substitution: on the CPU by the kernels of core/decompose.h, elsewhere made of
-// operators on whole batches, a few for each row, which is for matrices of some dozens of rows. Gradients are those of
-// the matrix identities (Giles, 2008), not of the elimination. Next: ops/cholesky.cpp.
+// elimination with partial pivoting and substitution: by the kernels of core/decompose.h on the CPU, elsewhere composed
+// of a few operators per row on whole batches, which suits matrices of some dozens of rows. Gradients use the matrix
+// identities (Giles, 2008), not the elimination. Next: ops/cholesky.cpp.
 #include <cmath>
 
 #include "core/decompose.h"
@@ -72,8 +72,8 @@ using linalg::batch_and;
 using linalg::check_precise;
 using linalg::check_square;
 
-// What elimination makes of a [B, n, n] and b [B, n, m]: the factors of a, b with its rows in their order and divided
-// by L, and the sign of the rows' permutation [B] where the operators that eliminate know it.
+// The elimination of a [B, n, n] and b [B, n, m]: the factors of a; b with its rows permuted and multiplied by L^-1;
+// and the sign of the row permutation [B], if elimination by operators computed it.
 struct Eliminated : linalg::Factors {
   Tensor right, sign;
   Tensor diagonal() const { return mantissa::diagonal(lu, 0, 1, 2); }  // U's, [B, n]
@@ -91,14 +91,14 @@ Eliminated eliminate(const Tensor& a, const Tensor& b) {
     sign = where(reshape(best, {batch}) == k, sign, -sign);
     slice(pivots, 1, k, k + 1).copy_(reshape(best, {batch, 1}) + 1);
     const Tensor pivot = slice(pivot_row, 2, k, k + 1);
-    const Tensor divisor = where(pivot == 0.0, ones_like(pivot), pivot);  // below a pivot of 0 there are only zeros
+    const Tensor divisor = where(pivot == 0.0, ones_like(pivot), pivot);  // below a pivot of 0 all elements are 0
     const Tensor below = slice(m, 1, k + 1), factors = slice(below, 2, k, k + 1) / divisor;
     slice(below, 2, k + 1).sub_(factors * slice(pivot_row, 2, k + 1));
     slice(below, 2, k, k + 1).copy_(factors);
   }
   return {{contiguous(slice(m, 2, 0, n)), pivots}, contiguous(slice(m, 2, n)), sign};
 }
-// The same of a [B, n, n] without b, by a kernel where there is one.
+// The same for a [B, n, n] without b, by the kernel where available.
 Eliminated eliminate(const char* name, const Tensor& a) {
   if (!linalg::has_kernels(a))
     return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
@@ -108,7 +108,7 @@ Eliminated eliminate(const char* name, const Tensor& a) {
   Tensor(pivots).add_(1.0);
   return {{lu, pivots}, Tensor(), Tensor()};
 }
-// The sign of the rows' permutation [B].
+// The sign of the row permutation [B].
 Tensor sign_of(const Eliminated& e) {
   if (e.sign.defined()) return e.sign;
   const std::int64_t batch = e.pivots.size(0), n = e.pivots.size(1);
@@ -124,13 +124,13 @@ Tensor sign_of(const Eliminated& e) {
   });
   return sign;
 }
-// Whether a, a batch of matrices, is one of them repeated.
+// Whether a batch of matrices is one matrix expanded.
 bool is_one_matrix(const Tensor& a) {
   for (int d = 0; d + 2 < a.dim(); ++d)
     if (a.sizes()[d] != 1 && a.strides()[d] != 0) return false;
   return a.dim() > 2 && a.numel() > 0;
 }
-// x := a^-1 x, or transpose(a)^-1 x, for the factors [B, n, n] of a that dense_lu has found, or [1, n, n] for all x.
+// x := a^-1 x, or transpose(a)^-1 x, for the factors [B, n, n] of a from dense_lu, or [1, n, n] shared by all x.
 void solve_by_factors(const Tensor& lu, const Tensor& pivots, const Tensor& x, bool transposed) {
   const std::int64_t n = lu.size(1), distance = lu.size(0) == 1 ? 0 : n;
   const View factors = expand(transposed ? transpose(lu) : lu, {x.size(0), n, n}).view();
@@ -139,7 +139,7 @@ void solve_by_factors(const Tensor& lu, const Tensor& pivots, const Tensor& x, b
   kernels::dense_solve(cpu, factors, x.view(), transposed ? Triangle::unit_upper : Triangle::upper);
   if (transposed) kernels::dense_exchange(cpu, x.view(), pivots.data<std::int64_t>(), distance, true);
 }
-// The first pivot of 0 in factors [B, n, n] of a.
+// Throws at the first zero pivot in the factors [B, n, n] of a.
 template <class T> void check_regular(const char* name, const Tensor& a, const Tensor& lu) {
   const std::int64_t n = lu.size(1);
   const T* const factors = lu.data<T>();
@@ -155,7 +155,7 @@ template <class T> void check_regular(const char* name, const Tensor& a, const T
 struct Solve {
   static constexpr auto name = "solve";
   static constexpr Dtype cast_inputs = f32;
-  const char* caller = name;  // for messages
+  const char* caller = name;  // for error messages
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     check_precise(caller, a);
     check(a.dtype() == b.dtype(), "solve: dtypes of ", a, " and ", b, " differ; cast one of them");
@@ -196,7 +196,7 @@ struct Solve {
 
 // g times the gradient of log(abs(det(a))).
 Tensor times_inverse(const Tensor& g, const Tensor& a) { return unsqueeze(unsqueeze(g, -1), -1) * transpose(inv(a)); }
-// The determinant, and the logarithm of its size, which an elimination has found.
+// The determinant and the logarithm of its absolute value, computed by elimination.
 struct Det {
   static constexpr auto name = "det";
   Tensor value;
@@ -238,7 +238,7 @@ struct Triangular {
   }
 };
 
-// Both with one batch, as the functions above want them.
+// Broadcasts a and b to the same batch, as the functions above need it.
 template <class F> Tensor with_one_batch(const F& f, const Tensor& a, const Tensor& b) {
   check_square(F::name, a);
   check(b.dim() >= 2 && b.size(-2) == a.size(-1), F::name, ": b must have ", a.size(-1), " rows for a of shape ",
@@ -252,7 +252,7 @@ template <class F> Tensor with_one_batch(const F& f, const Tensor& a, const Tens
   return apply_function(f, expand(a, sizes_a), expand(b, sizes_b));
 }
 
-// --- samples: matrices that are far from singular ---
+// --- samples: well-conditioned matrices ---
 Tensor regular(const Tensor& x) { return x + 3.0 * linalg::identity(x, x.size(-1)); }
 void solve_samples(Samples& s) {
   const auto f = [](const Tensors& x) { return solve(regular(x[0]), x[1]); };
@@ -333,7 +333,7 @@ linalg::Factors linalg::factor(const char* name, const Tensor& a) { return elimi
 
 Tensor solve(const Tensor& a, const Tensor& b) {
   check_square("solve", a);
-  // b are vectors where it is one, or has a's batch and no further dimension
+  // b is a vector if it is 1-d or has a's batch dimensions and one more
   if (b.dim() == 1 || b.sizes() == batch_and(a, {a.size(-1)}))
     return squeeze(with_one_batch(Solve{}, a, unsqueeze(b, -1)), -1);
   return with_one_batch(Solve{}, a, b);

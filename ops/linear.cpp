@@ -1,8 +1,7 @@
-// x @ weight^T + bias in one pass: rows of the result start as the bias and the product is added to
-// them. Its gradients are matrix products, on a GPU with the bias's; those of parameters are written in the parameters'
-// dtype and added to what they have (autograd/place.h). And the same with an activation at the end, and a second
-// product after that, whose gradient ends in the activation's.
-// Next: core/gemm.h, nn/linear.h.
+// x @ weight^T + bias in one pass: rows of the result start as the bias and the product is added to them. Its gradients
+// are matrix products, on a GPU fused with the bias gradient; parameter gradients are written in the parameter's dtype
+// and added to its existing gradient (autograd/place.h). Also linear fused with an activation, and feed_forward, which
+// fuses the second product's backward with that of the activation. Next: core/gemm.h, nn/linear.h.
 #include <optional>
 #include <utility>
 
@@ -27,17 +26,17 @@ Tensor as_rows(const Tensor& x) {
   return reshape(x, {rows, x.size(-1)});
 }
 
-// The operands of x @ weight^T as matrices: x and the result as [rows, in] and [rows, out], weight turned.
+// The operands of x @ weight^T as matrices: x and the result as [rows, in] and [rows, out], weight transposed.
 struct Matrices {
   View y, x, weight;
-  Tensor copy;  // of an x whose rows do not lie a step apart
+  Tensor copy;  // of an x whose rows have no constant stride
   Tensor weight_copy;
 
   Matrices(const View& result, const View& input, const View& given) : y(result), x(input), weight(given) {
     const std::int64_t in = given.size(1), out = given.size(0), rows = result.numel() / out;
     View w = given;
-    // The product would treat a weight that it cannot read as it lies as one that lies the
-    // other way round: other last bits.
+    // A weight that the product cannot read in place would be handled as the opposite orientation, which changes the
+    // last bits.
     const bool lies_well = (w.strides[1] == 1 && w.strides[0] >= in) || (w.strides[0] == 1 && w.strides[1] >= out);
     if (!lies_well && w.device.is_cpu()) {
       weight_copy = Tensor::allocate(w.sizes, w.dtype);
@@ -59,7 +58,7 @@ struct Matrices {
   }
 };
 
-// gradient^T @ x, and the gradient's sums over rows, from one reading of it: of a weight and a bias. Both are matrices.
+// gradient^T @ x and the sums of the gradient over rows (weight and bias gradient) in one pass over the gradient.
 struct LinearWeightBackward {
   static constexpr auto name = "linear_weight_backward";
   static constexpr const char* args[] = {"gradient", "x"};
@@ -86,7 +85,7 @@ struct LinearWeightBackward {
   }
 };
 
-// gradient^T @ x where `to` says, and on a GPU the sums over rows of the gradient: the bias's, as its rule returns it.
+// gradient^T @ x, stored as `to` says; on a GPU also the bias gradient, left in op.bias_gradient for the bias's rule.
 template <class Op>
 Tensor weight_gradient(const Op& op, const Tensor& g, const Tensor& input, bool wants_bias, const Destination& to,
                        const Destination& to_bias) {
@@ -101,7 +100,7 @@ Tensor weight_gradient(const Op& op, const Tensor& g, const Tensor& input, bool 
   autograd::Place weight(to, {gradient.size(1), x.size(1)}, device);
   if (to_bias.dtype == to.dtype) {
     autograd::Place bias(to_bias, {gradient.size(1)}, device, weight.adds());
-    if (bias.adds() == weight.adds()) {  // else the bias has a rule of its own
+    if (bias.adds() == weight.adds()) {  // otherwise the bias's rule computes it
       kernels::gemm_and_sums(device, weight.view(), bias.view(), turned.view(), x.view(), bias.adds());
       op.bias_gradient = bias.done();
       return weight.done();
@@ -111,7 +110,7 @@ Tensor weight_gradient(const Op& op, const Tensor& g, const Tensor& input, bool 
   return weight.done();
 }
 
-// The rule of a bias, whose sums the weight's may have left.
+// The bias gradient, unless the weight's rule has already computed it.
 template <class Op> Tensor bias_gradient_of(const Op& op, const Tensor& g, const Destination& to) {
   if (op.bias_gradient) return *std::exchange(op.bias_gradient, std::nullopt);
   return sum_into(to, g, -1);
@@ -129,8 +128,8 @@ struct Linear {
   static constexpr auto name = "linear";
   static constexpr const char* args[] = {"x", "weight", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
-  mutable KeptWeight kept = {};       // made by infer for run
-  mutable std::optional<Tensor> bias_gradient = {};  // between two rules
+  mutable KeptWeight kept = {};       // set by infer for run
+  mutable std::optional<Tensor> bias_gradient = {};  // passed from the weight's rule to the bias's
 
   Spec infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     check(weight.dim() == 2, "weight must be [out, in]");
@@ -185,11 +184,11 @@ struct Linear {
 };
 
 // activation(linear(x)) in one kernel, recorded as the two operators: result 0 carries linear's node, and linear()
-// below makes the activation's. While a gradient is recorded gelu's results are {what it was applied to, y}; else
-// {y, nothing}.
+// below adds the activation's. For gelu with a gradient recorded, the results are {pre-activation, y}; otherwise {y,
+// empty}.
 struct LinearAct {
   static constexpr auto name = "linear_act";
-  // rounded twice, as by the two: tests/cuda_linear_act_test.cpp compares the bits
+  // rounded twice, as by the two operators: tests/cuda_linear_act_test.cpp compares the bits
   static constexpr bool halves = false;
   static constexpr const char* args[] = {"x", "weight", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
@@ -235,16 +234,16 @@ Tensor activation_gradient(const Tensor& g, const Tensor& saved, Activation acti
   return activation == Activation::gelu ? unary_backward<Gelu>({}, g, saved) : unary_backward<GeluTanh>({}, g, saved);
 }
 
-// Whether somebody is to see the operators one by one: anomaly mode, a region's own policies, an observer.
+// Whether the operators must run individually: anomaly mode, a region with its own policies, or an observer.
 bool runs_one_by_one() {
   const Context& c = context();
   return c.anomaly || c.autocast.overlay || (c.autocast.any() && amp::Observer::current());
 }
 
-// A linear layer and its activation. `before` carries the product's node, y has none yet.
-// Without a gradient both are y.
+// A linear layer and its activation. `before` carries linear's node, y does not have one yet. Without a gradient both
+// are y.
 struct LinearAndActivation {
-  Tensor before;  // what the activation's gradient is computed from: what gelu was applied to, of relu its result
+  Tensor before;  // saved for the activation's gradient: gelu's input, or relu's result
   Tensor y;
 };
 LinearAndActivation linear_and_activation(const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -254,7 +253,7 @@ LinearAndActivation linear_and_activation(const Tensor& x, const Tensor& weight,
   return {first, activation == Activation::relu ? first.detach() : second};
 }
 
-// activation'(saved) * (gradient @ weight), in one kernel on a GPU: of matrices.
+// activation'(saved) * (gradient @ weight) for matrices; one kernel on a GPU.
 struct LinearBackwardAct {
   static constexpr auto name = "linear_act_backward";
   static constexpr bool halves = false;  // as LinearAct
@@ -284,12 +283,12 @@ struct LinearBackwardAct {
   }
 };
 
-// The second layer of feed_forward(): linear(hidden, weight2, bias2), where hidden = activation(before), and
-// the gradient goes to `before`.
+// The second layer of feed_forward(): linear(hidden, weight2, bias2) with hidden = activation(before); the gradient
+// goes to `before`.
 struct FeedForward {
   static constexpr auto name = "feed_forward";
   static constexpr bool halves = false;         // as LinearAct
-  static constexpr std::uint64_t constants = 0;  // samples are of the function, whose inputs all have gradients
+  static constexpr std::uint64_t constants = 0;  // samples call the public function, all of whose inputs have gradients
   static constexpr const char* args[] = {"before", "weight2", "bias2", "hidden"};
   static constexpr auto autocast = CastPolicy::lower;
   Activation activation = Activation::relu;
@@ -308,7 +307,7 @@ struct FeedForward {
           return reshape(apply(LinearBackwardAct{op.activation}, as_rows(g), weight, as_rows(before)), before.sizes());
         },
         [](const FeedForward& op, Grad g, In<0> before, In<3> hidden, Needs needs, Into<1> to, Into<2> to_bias) {
-          // A recorded backward goes on from here to `before`, which `hidden` says nothing of.
+          // With create_graph the graph must lead to `before`, which `hidden` is not connected to.
           const Tensor x = context().create_graph ? apply_activation(before, op.activation) : hidden;
           return weight_gradient(op, g, x, needs[2], to, to_bias);
         },

@@ -1,7 +1,7 @@
-// linear_cross_entropy: losses and gradients of x @ weight^T + bias chunk by chunk, computed in the forward pass. Those
-// of logits are `unit` times their values: 1 / total for a mean; in f16, where that would underflow, a power of two
-// which makes the largest about 2^14. Backward multiplies sums, in f32, by the arriving gradient and by `rest`, which
-// is what unit lacks, in the pass that rounds them. Read first: core/linear_cross_entropy.h.
+// linear_cross_entropy: losses and gradients of x @ weight^T + bias chunk by chunk, computed in the forward pass. Logit
+// gradients are scaled by `unit`: 1 / total for a mean; in f16, where that would underflow, a power of two that makes
+// the largest about 2^14. Backward multiplies the f32 sums by the incoming gradient and by `rest`, the factor that unit
+// lacks, in the same pass that rounds them. Read first: core/linear_cross_entropy.h.
 #include "core/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ CrossEntropyOptions loss_options(const LinearCrossEntropyOptions& o) {
   return {o.label_smoothing, o.ignore_index, o.reduction};
 }
 
-// Rows [first, first + count) of a matrix or vector, and a matrix seen from its side.
+// Rows [first, first + count) of a matrix or vector; turned(): the transposed matrix.
 View rows_of(View v, std::int64_t first, std::int64_t count) {
   v.data = v.as<char>() + first * v.strides[0] * static_cast<std::int64_t>(size_of(v.dtype));
   v.sizes[0] = count;
@@ -51,14 +51,14 @@ View turned(View v) {
   std::swap(v.strides[0], v.strides[1]);
   return v;
 }
-// v, or a copy of it in `keep`, dense and in `dtype`.
+// v, or a contiguous copy of it in `dtype`, held by `keep`.
 View dense(const View& v, Dtype dtype, Tensor& keep) {
   if (!v || (v.dtype == dtype && v.is_contiguous())) return v;
   keep = Tensor::allocate(v.sizes, dtype, v.device);
   kernels::copy(v.device, keep.view(), v);
   return keep.view();
 }
-// sums [n] of the rows of a [n, k], written or added.
+// Sums [n] over the rows of a [n, k], written or added.
 void sum_rows(const View& sums, const View& a, bool add) {
   View column = sums;
   column.sizes = {sums.size(0), 1};
@@ -69,7 +69,7 @@ void sum_rows(const View& sums, const View& a, bool add) {
   kernels::add_in_place(a.device, column, more.view(), 1.0);
 }
 
-// saved * gradient * factor, rounded once: what the forward pass computed becomes the gradient of an input.
+// saved * factor, rounded once: turns the sums from the forward pass into the gradient of an input.
 struct LinearCrossEntropyBackward {
   static constexpr auto name = "linear_cross_entropy_backward";
   static constexpr const char* args[] = {"saved", "factor"};
@@ -102,13 +102,13 @@ struct LinearCrossEntropy {
   static constexpr auto name = "linear_cross_entropy";
   static constexpr const char* args[] = {"x", "weight", "target", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
-  static constexpr bool halves = false;  // logits are rounded, as linear's: tests/cuda_linear_cross_entropy_test.cpp
-  static constexpr std::uint64_t constants = 1 << 4;  // of the public function's samples: class weights
+  static constexpr bool halves = false;  // logits are rounded, as linear does: tests/cuda_linear_cross_entropy_test.cpp
+  static constexpr std::uint64_t constants = 1 << 4;  // for the samples, which call the public function: class weights
   LinearCrossEntropyOptions options = {};
-  Tensor class_weight = {};      // no input: autocast would round it
-  mutable KeptWeight kept = {};  // made by infer for run
+  Tensor class_weight = {};      // not an input: autocast would round it
+  mutable KeptWeight kept = {};  // set by infer for run
 
-  // Results: the loss; gradients of x, weight and bias, or nothing; what kernels and backward multiply by.
+  // Results: the loss; gradients of x, weight and bias, or empty; factors for the kernels and backward.
   std::array<Spec, 5> infer(const Tensor& x, const Tensor& weight, const Tensor& target, const Tensor& bias) const {
     check(x.is_floating() && weight.is_floating(), "needs floating dtypes; cast integers first, as in cast(x, f32)");
     check(x.dtype() == weight.dtype() && (!bias.defined() || bias.dtype() == x.dtype()),
@@ -136,14 +136,14 @@ struct LinearCrossEntropy {
     std::array<Spec, 5> y{like(x, options.reduction == Reduction::none ? target.sizes() : Dims{}), gradient_of(x),
                           gradient_of(weight), gradient_of(bias), like(x, Dims{4})};
     for (int i = 1; i < 5; ++i) y[i].dtype = compute_dtype(x.dtype());
-    if (is_half(x.dtype()) && amp::is_enabled(x.device())) y[0].dtype = f32;  // as cross_entropy's
+    if (is_half(x.dtype()) && amp::is_enabled(x.device())) y[0].dtype = f32;  // like cross_entropy's
     kept = KeptWeight(weight);
     return y;
   }
 
   void run(const std::array<View, 5>& y, const View& given_x, const View& given_weight, const View& target,
            const View& bias) const {
-    Tensor x_copy, dense_weight;  // on the CPU strided operands give the bits of their copies
+    Tensor x_copy, dense_weight;  // on the CPU, copies of strided operands give the same bits
     const View x = given_x.device.is_cpu() ? dense(given_x, given_x.dtype, x_copy) : given_x;
     const View weight = given_x.device.is_cpu() ? dense(given_weight, given_weight.dtype, dense_weight) : given_weight;
     const KeptWeight packed = dense_weight.defined() ? KeptWeight() : kept;
@@ -186,7 +186,7 @@ struct LinearCrossEntropy {
                     Out<4> factors) {
       if (grad_enabled()) return op.recorded_gradients(needs, g, x, weight, target, bias);
       const Tensor factor = cast(g, factors.dtype()) * select(factors, 0, 3);
-      const bool one = factor.device().is_cpu() && factor.item<double>() == 1;  // a GPU is not asked
+      const bool one = factor.device().is_cpu() && factor.item<double>() == 1;  // not read from a GPU: no waiting
       const auto scaled = [&](Tensor& saved, const Destination& to) {
         if (one && saved.dtype() == to.dtype) return std::move(saved);
         return apply_over({&saved}, LinearCrossEntropyBackward{to.dtype}, saved, factor);
@@ -198,14 +198,14 @@ struct LinearCrossEntropy {
       return d;
     });
   }
-  // The same by the two operators, for backward passes that are recorded themselves.
+  // The same by the two operators, for backward passes that are themselves recorded.
   std::array<Tensor, 4> recorded_gradients(Needs needs, const Tensor& g, const Tensor& x, const Tensor& weight,
                                            const Tensor& target, const Tensor& bias) const {
     std::array<Tensor, 4> inputs{x, weight, Tensor(), bias}, d;
     Tensors wanted;
     for (int i = 0; i < 4; ++i) {
       if (!inputs[i].defined() || !needs[i]) continue;
-      inputs[i] = inputs[i] * 1.0;  // a node of its own, also where one tensor is two inputs
+      inputs[i] = inputs[i] * 1.0;  // a separate node, even if the same tensor is two inputs
       wanted.push_back(inputs[i]);
     }
     const Tensor loss = reference_loss(inputs[0], inputs[1], target, inputs[3]);

@@ -1,6 +1,6 @@
-// Losses. cross_entropy fuses log_softmax with the negative log-likelihood: it saves two numbers per
-// row instead of the log-probabilities, and its gradient is one pass over the logits, which it takes the place of when
-// nobody else holds them. Halves are read as such.
+// Losses. cross_entropy fuses log_softmax with the negative log-likelihood: it saves two numbers per row instead of the
+// log-probabilities, and its gradient is one pass over the logits, whose memory it reuses if nothing else holds them.
+// f16 and bf16 logits are read without a cast.
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "ops/apply.h"
@@ -23,7 +23,7 @@ MANTISSA_KERNEL(mse_loss, const View& y, const View& a, const View& b, Reduction
 
 namespace {
 
-// --- what class losses share; classes are dim 1, or dim 0 of a single sample ---
+// --- shared by the class losses; classes are dim 1, or dim 0 of a single sample ---
 int class_dim(const Dims& x) { return x.rank() > 1 ? 1 : 0; }
 
 Dims without_classes(const Dims& x) {
@@ -58,12 +58,12 @@ void check_class_loss(const Tensor& x, const Tensor& target, const Tensor& weigh
         "weight requires a gradient, which class weights do not get; pass weight.detach()");
 }
 
-// The loss of one target per entry, reduced.
+// Reduces the losses, one per target.
 Tensor reduced(const Tensor& each, const Tensor& total, Reduction reduction) {
   if (reduction == Reduction::none) return each;
   return reduction == Reduction::mean ? sum(each) / total : sum(each);
 }
-// The gradient of each target's loss, ready to multiply x's shape.
+// The gradient of each target's loss, shaped to broadcast with x.
 Tensor row_gradient(const Tensor& g, const Tensor& total, Reduction reduction, int dim) {
   if (reduction == Reduction::none) return unsqueeze(g, dim);
   if (reduction == Reduction::sum) return g;
@@ -72,7 +72,7 @@ Tensor row_gradient(const Tensor& g, const Tensor& total, Reduction reduction, i
 
 // For the references: the target as weights on the classes of x.
 struct Classes {
-  Tensor weight;    // per class, broadcasts with x; ones when there is none
+  Tensor weight;    // per class, broadcasts with x; ones by default
   Tensor chosen;    // x's shape: 1 at the label, 0 elsewhere and for ignored targets
   Tensor selected;  // broadcasts with x: 0 for ignored targets, else 1
   Tensor total;     // sum of the labels' weights
@@ -94,7 +94,7 @@ struct Classes {
 struct CrossEntropyBackward {
   static constexpr auto name = "cross_entropy_backward";
   static constexpr const char* args[] = {"gradient", "logits", "target", "weight", "largest", "log_sum", "total"};
-  static constexpr bool halves = false;  // what the forward saved never is
+  static constexpr bool halves = false;  // the saved tensors are never f16 or bf16
   CrossEntropyOptions options;
 
   Spec infer(const Tensor& g, const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& largest,
@@ -118,9 +118,9 @@ struct CrossEntropyBackward {
     const Tensor logits = cast(x, compute_dtype(x.dtype()));
     const Classes c(x.sizes(), logits.dtype(), target, weight, o.ignore_index);
     const double share = o.label_smoothing / static_cast<double>(x.size(dim));
-    // The smoothed target: how much weight each class carries.
+    // The smoothed target: the weight of each class.
     const Tensor wanted = c.chosen * c.weight * (1 - o.label_smoothing) + c.selected * c.weight * share;
-    const Tensor each = where(eq(c.selected, Tensor(0.0)), Tensor(0.0),  // whatever the logits are
+    const Tensor each = where(eq(c.selected, Tensor(0.0)), Tensor(0.0),  // regardless of the logits
                               softmax(logits, dim) * sum(wanted, {dim}, true) - wanted);
     const Tensor dx = row_gradient(g, c.total, o.reduction, dim) * each;
     return cast(dx, x.dtype());
@@ -177,7 +177,7 @@ struct CrossEntropy {
 struct NllLossBackward {
   static constexpr auto name = "nll_loss_backward";
   static constexpr const char* args[] = {"gradient", "target", "weight", "total"};
-  static constexpr bool halves = false;  // what the forward saved never is
+  static constexpr bool halves = false;  // the saved tensors are never f16 or bf16
   NllOptions options;
   Dims sizes;  // of dx
 
@@ -253,7 +253,7 @@ struct MseLoss {
   }
   static constexpr auto vjp() {
     return joint([](const MseLoss& op, Needs needs, Grad g, In<0> x, In<1> target) {
-      const bool half = is_half(g.dtype());  // 2 / n would vanish
+      const bool half = is_half(g.dtype());  // 2 / n could underflow
       const Tensor difference = half ? cast(x, f32) - cast(target, f32) : x - target;
       const double factor = op.reduction == Reduction::mean ? 2 / static_cast<double>(difference.numel()) : 2;
       const Tensor d = (half ? cast(g, f32) : Tensor(g)) * factor * difference;
@@ -270,7 +270,7 @@ struct MseLoss {
 // --- samples ---
 constexpr Reduction reductions[] = {Reduction::mean, Reduction::sum, Reduction::none};
 
-// Calls add(x's sizes, target, weight, reduction, ignored label) for what both class losses are tried on.
+// Calls add(x's sizes, target, weight, reduction, ignored label) for the test cases of both class losses.
 template <class F> void class_loss_cases(Samples& s, F&& add) {
   const Tensor none;
   for (const Reduction r : reductions) {
@@ -316,7 +316,7 @@ void CrossEntropy::samples(Samples& s) {
   s.error({s.randn({2, 3}), s.integers({2}, 0, 3), Tensor()}, CrossEntropy{{.label_smoothing = 1.5}},
           "label_smoothing must be in [0, 1]");
 }
-// What the forward saved is made from x in every call, so that it changes with x.
+// The saved tensors are recomputed from x in every call, so that they follow changes of x.
 void CrossEntropyBackward::samples(Samples& s) {
   for (const double smoothing : {0.0, 0.1}) {
     class_loss_cases(

@@ -1,4 +1,4 @@
-// What is made of singular values, and of random projections: polar, svd_lowrank, pca_lowrank. The latter two follow
+// Functions based on singular values and random projections: polar, svd_lowrank, pca_lowrank. The latter two follow
 // Halko, Martinsson and Tropp, "Finding structure with randomness", 2011, algorithms 4.4 and 5.1. Read first:
 // ops/svd.cpp.
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace mantissa {
 namespace {
 
-// Orthonormal columns [..., m, q] whose span nearly holds that of a [..., m, n]: a times random directions, made more
-// alike to the largest singular vectors by passing through a and its transpose.
+// Orthonormal columns [..., m, q] that nearly span the range of a [..., m, n]: a times random directions, brought
+// closer to the largest singular vectors by power iterations with a and its transpose.
 Tensor range_of(const Tensor& a, std::int64_t q, int iterations) {
   const TensorOptions options{.dtype = a.dtype(), .device = a.device()};
   Tensor basis = qr(matmul(a, randn({a.size(-1), q}, options))).q;
@@ -39,7 +39,7 @@ void check_low_rank(const char* name, const Tensor& a, std::int64_t q, int itera
   check(iterations >= 0, name, ": iterations must not be negative, got ", iterations);
 }
 
-// --- samples: of matrices whose rank is q, where nothing depends on what was drawn ---
+// --- samples: matrices of rank q, for which the results do not depend on the random directions ---
 void polar_samples(Samples& s) {
   const auto f = [](const Tensors& x) {
     const PolarResult r = polar(x[0]);

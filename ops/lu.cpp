@@ -1,4 +1,4 @@
-// The factors that Gaussian elimination finds: lu_factor, lu, lu_solve. Read first: ops/linalg_solve.cpp.
+// LU factorization by Gaussian elimination: lu_factor, lu, lu_solve. Read first: ops/linalg_solve.cpp.
 #include <utility>
 
 #include "core/ops_matrix.h"
@@ -15,8 +15,8 @@ using linalg::identity;
 
 Tensor unit_lower(const Tensor& lu) { return tril(lu, -1) + identity(lu, lu.size(-1)); }
 
-// Pivots [B, n] say which row each has changed places with, one after another and counted from 1. The rows of a in the
-// order of P^T a: [B, n].
+// Converts pivots [B, n] (the row that each row was swapped with, in sequence, counted from 1) to the order of a's rows
+// in P^T a: [B, n].
 Tensor row_order(const Tensor& given) {
   const std::int64_t batch = given.size(0), n = given.size(1);
   const Tensor pivots = contiguous(given);
@@ -42,7 +42,7 @@ Tensor row_order(const Tensor& given) {
   }
   return order;
 }
-Tensor in_order(const Tensor& x, const Tensor& order) {  // rows of x [B, n, m]
+Tensor in_order(const Tensor& x, const Tensor& order) {  // permutes the rows of x [B, n, m]
   return gather(x, 1, expand(unsqueeze(order, 2), x.sizes()));
 }
 
@@ -50,7 +50,7 @@ Tensor in_order(const Tensor& x, const Tensor& order) {  // rows of x [B, n, m]
 // Anderssen and Lukas, "Differentiation of matrix functionals using triangular factorization", 2011.
 struct LuFactor {
   static constexpr auto name = "lu_factor";
-  Tensor value, order;  // what elimination has found, and, for a gradient, the order of a's rows in it
+  Tensor value, order;  // result of the elimination and, for a gradient, the order of a's rows in it
   Tensor forward(Saved& saved, const Tensor& a) const {
     saved.save({a});
     return value;
@@ -98,7 +98,7 @@ MANTISSA_COMPOSITE(lu_factor, lu_factor_samples, .halves = false)
 MANTISSA_COMPOSITE(lu, lu_samples, .halves = false)
 MANTISSA_COMPOSITE(lu_solve, lu_solve_samples, .halves = false)
 
-// Of a as one batch; lu with a gradient.
+// Of a as a single batch; lu carries a gradient.
 linalg::Factors factors_of(const char* name, const Tensor& a) {
   linalg::check_square(name, a);
   linalg::check_precise(name, a);

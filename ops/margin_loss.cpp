@@ -1,5 +1,5 @@
-// Losses of scores against classes by margins, and triplets with a distance of the caller's. Made of other
-// operators; formulas and reductions are PyTorch's. Read first: ops/distance_loss.cpp.
+// Margin losses of class scores, and triplet loss with a user-defined distance. Composed of other operators; formulas
+// and reductions are PyTorch's. Read first: ops/distance_loss.cpp.
 #include <cmath>
 
 #include "ops/device_table.h"

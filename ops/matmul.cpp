@@ -1,6 +1,6 @@
-// Matrix product by PyTorch's rules: a vector on the left is a row, on the right a column, and that
-// dimension is dropped again; leading dimensions are a batch and broadcast.
-// Transposed views are read as they lie, never copied. Next: core/gemm.h.
+// Matrix product by PyTorch's rules: a vector is a row on the left and a column on the right, and that dimension is
+// dropped from the result; leading dimensions are batches and broadcast. Transposed views are read in place, without a
+// copy. Next: core/gemm.h.
 #include "core/gemm.h"
 #include "core/ops.h"
 #include "ops/apply.h"
@@ -37,7 +37,7 @@ View expand_batch(const View& v, const Dims& batch) {
   View e = v;
   e.sizes = append(batch, v.size(v.dim() - 2), v.size(v.dim() - 1));
   e.strides = broadcast_strides(v.sizes, v.strides, e.sizes);
-  // A size of 1 in the matrix itself is not a repetition.
+  // A size of 1 in the matrix itself is not broadcast.
   for (int i = 1; i <= 2; ++i) e.strides[e.dim() - i] = v.strides[v.dim() - i];
   return e;
 }
@@ -74,7 +74,7 @@ struct Matmul {
         left.data = rows.raw_data();
         strides = {k, 1};
       }
-      left.sizes = {left.numel() / k, k};  // one matrix for the whole batch: one tall product
+      left.sizes = {left.numel() / k, k};  // one matrix for the whole batch: a single tall product
       left.strides = strides;
       out.sizes = {left.sizes[0], n};
       out.strides = {n, 1};
@@ -88,7 +88,7 @@ struct Matmul {
     kernels::gemm(y.device, out, left, right, View{});
   }
 
-  // With vectors made matrices: da = g @ b^T, db = a^T @ g; the node sums over a broadcast batch.
+  // With vectors as matrices: da = g @ b^T, db = a^T @ g; the node sums over broadcast batch dimensions.
   static constexpr auto vjp() {
     return rules([](Grad g, In<1> b, Shape<0> a, Into<0> to) { return gradient_a(g, b, a.sizes, to); },
                  [](Grad g, In<0> a, Shape<1> b, Into<1> to) { return gradient_b(g, a, b.sizes, to); });
@@ -98,8 +98,8 @@ struct Matmul {
     if (b_rank == 1) g = unsqueeze(g, -1);
     return a_rank == 1 ? unsqueeze(g, -2) : g;
   }
-  // An operand of the product before, turned. Where products of f32 cannot read it as it lies, it is copied first, so
-  // that a view and its copy reach the product lying the same way, which gives the same bits.
+  // An operand of the forward product, transposed. An f32 operand that the product cannot read in place is copied
+  // first, so that a view and its contiguous copy have the same orientation in the product, and so the same bits.
   static Tensor turned(const Tensor& t) {
     const std::int64_t rows = t.size(-2), columns = t.size(-1), row = t.strides()[t.dim() - 2],
                        column = t.strides().back();
@@ -114,7 +114,7 @@ struct Matmul {
   static Tensor gradient_b(const Tensor& g, const Tensor& a, const Dims& b, const Destination& to) {
     Tensor left = a.dim() == 1 ? unsqueeze(a, 0) : a;
     Tensor gm = gradient_as_matrix(g, a.dim(), b.rank());
-    if (b.rank() <= 2 && left.dim() > 2) {  // the sum over the batch is part of one tall product
+    if (b.rank() <= 2 && left.dim() > 2) {  // the sum over the batch becomes part of one tall product
       std::int64_t rows = 1;
       for (int d = 0; d + 1 < left.dim(); ++d) rows *= left.size(d);
       left = reshape(left, {rows, left.size(-1)});
@@ -156,7 +156,7 @@ struct Matmul {
   }
 };
 
-// The product of halves in f32, as it is summed: of operators that round once, when they have added to it.
+// The product of f16 or bf16 in f32, its accumulation dtype: for operators that round only after adding to it.
 struct WideMatmul : Matmul {
   Spec infer(const Tensor& a, const Tensor& b) const {
     Spec y = Matmul::infer(a, b);

@@ -1,5 +1,6 @@
-// The exponential of matrices: its series up to the 15th power for a matrix made small, squared as often as that was
-// halved (Moler and Van Loan, "Nineteen dubious ways to compute the exponential of a matrix", 2003, methods 1 and 3).
+// Matrix exponential by scaling and squaring: the Taylor series up to the 15th power of a scaled matrix, squared
+// repeatedly (Moler and Van Loan, "Nineteen dubious ways to compute the exponential of a matrix", 2003, methods 1 and
+// 3).
 #include <algorithm>
 
 #include "core/ops_matrix.h"
@@ -12,7 +13,8 @@
 namespace mantissa {
 namespace {
 
-// Of x with a norm of at most 1/2, with 6 products (Paterson and Stockmeyer, 1973). What is left out is below 3e-18.
+// Of x with a norm of at most 1/2, with 6 products (Paterson and Stockmeyer, 1973). The truncation error is below
+// 3e-18.
 Tensor series(const Tensor& x) {
   const Tensor unit = linalg::identity(x, x.size(-1)), square = matmul(x, x), cube = matmul(square, x),
                fourth = matmul(square, square);
@@ -36,15 +38,15 @@ struct MatrixExp {
     check_may_look(name, a);
     check_may_read(name, a, "the norm says how often to square");
     const Tensor size = amax(sum(abs(a), {1}), {1});  // [B]
-    // NaN and infinite matrices are not halved, and give NaN.
+    // NaN and infinite matrices are not scaled, and give NaN.
     const Tensor halvings = where(isfinite(size), clamp(ceil(log2(size)) + 1.0, 0, 2000), zeros_like(size));
     const Tensor times = unsqueeze(unsqueeze(halvings, 1), 2);
     Tensor y = series(a * exp2(-times));
     for (double k = 0, most = max(halvings).item<double>(); k < most; ++k) y = where(times > k, matmul(y, y), y);
     return y;
   }
-  // The derivative of an analytic function of matrices stands beside it in that of a block matrix: Mathias, "A chain
-  // rule for matrix functions and applications", 1996.
+  // The derivative of a matrix function is a block of the same function of a block matrix: Mathias, "A chain rule for
+  // matrix functions and applications", 1996.
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
     const Tensor a = transpose(saved[0]);
     const std::int64_t n = a.size(1);

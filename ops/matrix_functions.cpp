@@ -1,5 +1,5 @@
-// Products, powers and norms of matrices made of matmul and reductions: multi_dot, matrix_power, matrix_norm,
-// cond, vander. Read first: ops/products.cpp.
+// Products, powers and norms of matrices composed of matmul and reductions: multi_dot, matrix_power, matrix_norm, cond,
+// vander. Read first: ops/products.cpp.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -16,12 +16,12 @@ struct MatrixNorm {
   static constexpr const char* args[] = {"x"};
   static constexpr auto autocast = CastPolicy::f32_default;
   static constexpr bool differentiable = true;
-  static constexpr double nuclear = 0;  // an ord that no norm has
-  std::optional<double> ord = {};       // absent: Frobenius'
+  static constexpr double nuclear = 0;  // marks the nuclear norm: no norm has ord 0
+  std::optional<double> ord = {};       // default: Frobenius
   Dims dims{-2, -1};
   bool keepdim = false;
 
-  // y, of x without the two dimensions, with them as 1 if they are kept.
+  // With keepdim, gives y (x reduced over two dimensions) these dimensions back as 1.
   static Tensor shaped(const Tensor& y, const Tensor& x, int rows, int columns, bool keepdim) {
     Dims sizes = x.sizes();
     sizes[rows] = sizes[columns] = 1;
@@ -178,7 +178,7 @@ Tensor matrix_power(const Tensor& x, std::int64_t n) {
   }
   if (n == 0) return contiguous(expand(eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()}), x.sizes()));
   if (n == 1) return clone(x);
-  Tensor y, square = is_half(x.dtype()) ? cast(x, f32) : x;  // y: the product of the powers 2^k in n so far
+  Tensor y, square = is_half(x.dtype()) ? cast(x, f32) : x;  // y: the product of the powers x^(2^k) in n so far
   for (;; n /= 2) {
     if (n % 2 == 1) y = y.defined() ? matmul(y, square) : square;
     if (n == 1) return is_half(x.dtype()) ? cast(y, x.dtype()) : y;

@@ -1,6 +1,6 @@
-// layer_norm, and rms_norm (Zhang and Sennrich, 2019), which is the same around zero instead of the mean. The
-// first result is the normalised tensor; the others are the mean and 1 / standard deviation, kept for the
-// gradient in the type the kernel computes in.
+// layer_norm, and rms_norm (Zhang and Sennrich, 2019), which does not subtract the mean. The first result is the
+// normalized tensor; the others are the mean and 1 / standard deviation, kept for backward in the dtype that the kernel
+// computes in.
 #include "core/norm.h"
 #include "ops/norm.h"
 
@@ -25,7 +25,7 @@ void check_arrived(const Tensor& arrived, const Tensor& x) {
   check(arrived.sizes() == x.sizes() && arrived.dtype() == x.dtype(), "arrived is ", arrived, ", expected ", x);
 }
 
-// Where the kernel writes the gradient of x in `also`'s dtype, too: nowhere while gradients are recorded.
+// Memory for the gradient of x in `also`'s dtype; undefined while gradients are recorded.
 Tensor memory_for(const std::shared_ptr<RoundedGradient>& also, const Tensor& x) {
   return also && !grad_enabled() ? Tensor::allocate(x.sizes(), also->dtype, x.device()) : Tensor();
 }
@@ -33,14 +33,14 @@ void hand_on(const std::shared_ptr<RoundedGradient>& also, const Tensor& gradien
   if (rounded.defined()) also->gradient = gradient, also->rounded = rounded;
 }
 
-// Results dx, dweight, dbias. `arrived`, where there is one, is added to dx.
+// Results dx, dweight, dbias. `arrived`, if defined, is added to dx.
 struct LayerNormBackward {
   static constexpr auto name = "layer_norm_backward";
-  static constexpr bool halves = false;  // mean and inv_std never are
+  static constexpr bool halves = false;  // mean and inv_std are never f16 or bf16
   static constexpr const char* args[] = {"gradient", "x", "weight", "mean", "inv_std", "arrived"};
   int normalised = 1;  // trailing dims
   double eps = 1e-5;
-  Tensor rounded = {};  // dx once more, in a dtype of its own
+  Tensor rounded = {};  // dx in a second dtype
 
   std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
                             const Tensor& inv_std, const Tensor& arrived) const {
@@ -58,7 +58,7 @@ struct LayerNormBackward {
     kernels::row_norm_backward(
         x.device, RowNormGradient{y[0], y[1], y[2], g, x, weight, mean, inv_std, arrived, rounded.view()});
   }
-  // mean and inv_std depend on x: here they are made from it again.
+  // mean and inv_std depend on x, so they are recomputed from it here.
   static std::array<Tensor, 3> reference(const LayerNormBackward& op, const Tensor& gradient, const Tensor& x,
                                          const Tensor& weight, const Tensor&, const Tensor&,
                                          const Tensor& arrived) {
@@ -80,7 +80,7 @@ struct LayerNorm {
   static constexpr auto autocast = CastPolicy::f32_inside;
   Dims shape;
   double eps = 1e-5;
-  std::optional<Dtype> result = {};  // absent: x's
+  std::optional<Dtype> result = {};  // default: x's
   std::shared_ptr<RoundedGradient> also = {};
 
   std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
@@ -134,7 +134,7 @@ void LayerNorm::samples(Samples& s) {
   s.error({s.randn({2, 3}), s.randn({2}), none}, LayerNorm{{3}}, "weight has shape [2], expected [3]");
   s.error({s.integers({2, 3}, 0, 5), none, none}, LayerNorm{{3}}, "needs a floating dtype");
 }
-// The saved statistics are made from x in every call, so that they change with x.
+// The saved statistics are recomputed from x in every call, so that they follow changes of x.
 void LayerNormBackward::samples(Samples& s) {
   const Dims sizes{5, 3, 4};
   for (const bool weighted : {true, false}) {
@@ -155,11 +155,11 @@ void LayerNormBackward::samples(Samples& s) {
 // Results dx, dweight. `arrived` as above.
 struct RmsNormBackward {
   static constexpr auto name = "rms_norm_backward";
-  static constexpr bool halves = false;  // inv_rms never is
+  static constexpr bool halves = false;  // inv_rms is never f16 or bf16
   static constexpr const char* args[] = {"gradient", "x", "weight", "inv_rms", "arrived"};
   int normalised = 1;  // trailing dims
   double eps = 1e-5;
-  Tensor rounded = {};  // dx once more, in a dtype of its own
+  Tensor rounded = {};  // dx in a second dtype
 
   std::array<Spec, 2> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
                             const Tensor& arrived) const {
@@ -176,7 +176,7 @@ struct RmsNormBackward {
     kernels::row_norm_backward(
         x.device, RowNormGradient{y[0], y[1], none, g, x, weight, none, inv_rms, arrived, rounded.view()});
   }
-  // inv_rms depends on x: here it is made from it again.
+  // inv_rms depends on x, so it is recomputed from it here.
   static std::array<Tensor, 2> reference(const RmsNormBackward& op, const Tensor& gradient, const Tensor& x,
                                          const Tensor& weight, const Tensor&, const Tensor& arrived) {
     const Tensor g = cast(gradient, x.dtype());
@@ -194,8 +194,8 @@ struct RmsNorm {
   static constexpr const char* args[] = {"x", "weight"};
   static constexpr auto autocast = CastPolicy::f32_inside;
   Dims shape;
-  std::optional<double> eps = {};    // that of the dtype x is computed in
-  std::optional<Dtype> result = {};  // absent: x's
+  std::optional<double> eps = {};    // default: epsilon of the dtype x is computed in
+  std::optional<Dtype> result = {};  // default: x's
   std::shared_ptr<RoundedGradient> also = {};
   double eps_for(Dtype x) const { return eps.value_or(epsilon_of(x)); }
 

@@ -12,7 +12,7 @@ namespace {
 
 thread_local OnnxTrace* the_trace = nullptr;
 
-// A constant of the file: its own memory, on the host, row by row.
+// A constant of the graph: a contiguous copy on the host.
 Tensor frozen(const Tensor& t, Dtype dtype) {
   const Untraced own;
   const amp::OutsideAutocast off;
@@ -22,14 +22,14 @@ Tensor frozen(const Tensor& t, Dtype dtype) {
 
 }  // namespace
 
-// --- what is known ---
+// --- known values ---
 
 OnnxTrace::OnnxTrace(int opset) : Observer(true), before_(context().autocast) {
   check(!the_trace, "save_onnx: another export is under way in this thread");
   graph_.opset = opset;
   the_trace = this;
   context().autocast.traced = true;
-  context().autocast.cache = amp::CastCache::off;  // weights are cast where they are used
+  context().autocast.cache = amp::CastCache::off;  // weights are cast at each use
 }
 OnnxTrace::~OnnxTrace() {
   context().autocast = before_;
@@ -84,8 +84,8 @@ OnnxId OnnxTrace::add_constant(const Tensor& t) {
   graph_.values.push_back(std::move(v));
   return static_cast<OnnxId>(graph_.values.size()) - 1;
 }
-// Where in the net a call with these inputs stands, for messages: at the layer whose parameters it has, else after the
-// last one.
+// The position in the model of a call with these inputs, for messages: the layer that owns one of them as a parameter,
+// otherwise after the last such layer.
 std::string OnnxTrace::place(std::span<const Tensor* const> x) {
   for (const Tensor* t : x) {
     const Known* k = t->defined() ? find(*t) : nullptr;

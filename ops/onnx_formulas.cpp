@@ -8,7 +8,7 @@
 namespace mantissa {
 namespace {
 
-// Writes nodes; all values are of one dtype.
+// Writes nodes; all values have one dtype.
 struct Writer {
   OnnxCall& c;
   Dtype dtype;
@@ -28,7 +28,7 @@ struct Writer {
     const OnnxId from = std::isinf(low) ? -1 : k(low), to = std::isinf(high) ? -1 : k(high);
     return c.node("Clip", {v, from, to});
   }
-  OnnxId is_negative(OnnxId v) const {  // -0 is, too
+  OnnxId is_negative(OnnxId v) const {  // also true for -0
     const OnnxId zero = c.node("Equal", {v, k(0)}), below = c.node("Less", {v, k(0)});
     return c.node("Or", {below, c.node("Less", {(*this)("Reciprocal", pick(zero, v, k(1))), k(0)})});
   }
@@ -41,7 +41,7 @@ struct Writer {
   }
   OnnxId phi(OnnxId inner) const { return mul(mul(k(0.5), x), add(k(1), inner)); }  // of gelu
 };
-// An operator of the same meaning: inputs and results of one dtype.
+// An ONNX operator with the same meaning; inputs and results have one dtype.
 struct Same {
   std::string_view formula;
   const char* type;
@@ -90,7 +90,7 @@ constexpr Same same[] = {
     {"isnan", "IsNaN"},
     {"isinf", "IsInf"},
 };
-// Of inputs that are or become bool.
+// With inputs that are or are cast to bool.
 constexpr Same logic[] = {{"logical_and", "And"}, {"logical_or", "Or"}, {"logical_xor", "Xor"}, {"logical_not", "Not"}};
 constexpr Same bits[] = {{"bitwise_and", "And"}, {"bitwise_or", "Or"}, {"bitwise_xor", "Xor"}, {"bitwise_not", "Not"}};
 
@@ -248,7 +248,7 @@ void formula_for_onnx(OnnxCall& c, const char* name, std::span<const double> att
   const std::string_view step = name;
   if (!is_floating(c.y().dtype()) && (step == "floor" || step == "ceil" || step == "round" || step == "trunc"))
     return c.result(c.in(0));
-  // Where the result is floating and the inputs are not, they are cast first.
+  // Integer inputs of a formula with a floating result are cast first.
   const bool asks_floats = std::string_view(name).starts_with("is");
   const Dtype dtype = asks_floats && !is_floating(common) ? f32 : is_bool ? common : c.y().dtype();
   if (const Same* s = find(same, name)) {

@@ -39,7 +39,7 @@ class Merger {
  private:
   const OnnxValue& value(std::size_t trace, OnnxId id) const { return traces_[trace].values[index(id)]; }
 
-  // The same operators one after another, with the same operands.
+  // Checks that all traces have the same operators in the same order with the same operands.
   void check_same_form() const {
     for (std::size_t t = 1; t < traces_.size(); ++t) {
       const OnnxGraph &a = traces_[0], &b = traces_[t];
@@ -82,7 +82,7 @@ class Merger {
     const bool is_reshape = node.type == "Reshape", is_expand = node.type == "Expand";
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const OnnxId id = node.inputs[i];
-      if (id < 0 || index(id) >= traces_[0].values.size()) continue;  // absent, or made here
+      if (id < 0 || index(id) >= traces_[0].values.size()) continue;  // undefined, or created by this merge
       if (!value(0, id).constant.defined() || is_same(id)) continue;
       if ((is_reshape || is_expand) && i == 1 && shape_without_nodes(n)) continue;
       merge_constant(id, n);
@@ -94,7 +94,8 @@ class Merger {
     return true;
   }
 
-  // Shapes that follow from what is reshaped: 0 keeps a size and one -1 is deduced; a 1 does not expand.
+  // Shapes that can be expressed without nodes: in Reshape 0 keeps a size and one -1 is deduced; in Expand 1 keeps a
+  // size.
   bool shape_without_nodes(std::size_t n) {
     OnnxNode& node = graph_.nodes[n];
     const bool is_reshape = node.type == "Reshape";
@@ -105,7 +106,7 @@ class Merger {
     for (std::size_t d = 0; d < given.size(); ++d) {
       bool changes = false, follows = true;
       for (std::size_t t = 0; t < traces_.size(); ++t) {
-        const OnnxValue& x = value(t, traces_[t].nodes[n].inputs[0]);  // node's may have been merged before
+        const OnnxValue& x = value(t, traces_[t].nodes[n].inputs[0]);  // node's may be merged already
         const std::int64_t now = ints(t, node.inputs[1])[d];
         const int at = static_cast<int>(d) - (is_reshape ? 0 : static_cast<int>(given.size()) - x.sizes.rank());
         changes = changes || now != given[d];
@@ -137,7 +138,7 @@ class Merger {
   OnnxId add_ints(const Ints& v) {
     return add_constant(from_data<std::int64_t>(v, {static_cast<std::int64_t>(v.size())}));
   }
-  // Nodes that need nothing but the inputs come before all others.
+  // Nodes that depend only on the inputs' sizes are placed before all others.
   OnnxId first(const char* type, std::vector<OnnxId> inputs, std::vector<OnnxAttribute> attributes = {}) {
     const OnnxId y = add({});
     first_.push_back({type, std::move(inputs), {y}, std::move(attributes), "a dynamic size", "size"});
@@ -187,7 +188,7 @@ class Merger {
     if (e.factor != 1) y = first("Mul", {y, add_ints({e.factor})});
     return e.offset == 0 ? y : first("Add", {y, add_ints({e.offset})});
   }
-  // i64 [n], of numbers that each trace has; -1 when one of them is no expression.
+  // i64 [n], from the values in each trace; -1 if one of them cannot be expressed.
   OnnxId write(const std::vector<Ints>& each) {
     std::vector<OnnxId> parts;
     for (std::size_t i = 0; i < each[0].size(); ++i) {
@@ -224,8 +225,8 @@ class Merger {
       if (!same_bytes(value(0, id).constant, value(t, id).constant)) return t;
     return 0;
   }
-  // [n] or [], whose values depend on sizes: shapes, ends of slices in i64, counts that sums are divided by in the
-  // dtypes of those.
+  // Constants [n] or [] whose values depend on sizes: i64 shapes and slice ends, and counts that sums are divided by,
+  // in the sums' dtype.
   OnnxId numbers(OnnxId id) {
     const OnnxValue& v = value(0, id);
     if ((v.dtype != i64 && !is_floating(v.dtype)) || v.sizes.rank() > 1) return -1;
@@ -238,7 +239,7 @@ class Merger {
     if (y >= 0 && v.dtype != i64) y = first("Cast", {y}, {{"to", onnx_type(v.dtype)}});
     return y < 0 || v.sizes.rank() == 1 ? y : first("Squeeze", {y, add_ints({0})});
   }
-  // Constants of other sizes.
+  // Constants whose shapes differ between traces.
   OnnxId array(OnnxId id) {
     const int rank = value(0, id).sizes.rank();
     std::vector<Ints> shapes;
@@ -255,7 +256,7 @@ class Merger {
     if (const OnnxId y = range(id, shapes); y >= 0) return y;
     return beginning(id, changes, largest, shapes);
   }
-  // The same everywhere along the dimensions whose sizes change.
+  // Constants that are uniform along the dimensions whose sizes change.
   OnnxId repeated(OnnxId id, const std::vector<bool>& changes, const std::vector<Ints>& shapes) {
     Tensor one;
     for (std::size_t t = 0; t < traces_.size(); ++t) {
@@ -272,7 +273,7 @@ class Merger {
     const OnnxId shape = write(shapes);
     return shape < 0 ? -1 : first("Expand", {add_constant(one), shape});
   }
-  // Numbers in equal steps.
+  // Numbers in equal steps (Range).
   OnnxId range(OnnxId id, const std::vector<Ints>& shapes) {
     const OnnxValue& v = value(0, id);
     if (v.dtype != i64 || v.sizes.rank() != 1) return -1;
@@ -291,8 +292,8 @@ class Merger {
     const auto number = [&](std::int64_t n) { return add_constant(from_data<std::int64_t>(Ints{n}, {})); };
     return first("Range", {number(from), first("Squeeze", {end, add_ints({0})}), number(step)});
   }
-  // Tables that begin alike: the longest that was seen, cut off. Slice gives less than is asked for where a table is
-  // too short, with which a program would go on; a reshape to the sizes that it should have fails instead.
+  // Tables with a common beginning: a Slice of the longest one seen. Slice returns less than requested if the table is
+  // too short, which would go unnoticed; a Reshape to the required sizes fails instead.
   OnnxId beginning(OnnxId id, const std::vector<bool>& changes, std::size_t largest, const std::vector<Ints>& shapes) {
     const Tensor whole = value(largest, id).constant;
     Ints starts, axes;

@@ -1,5 +1,5 @@
-// What the order of elements along a dimension tells: median, mode, k-th value, quantiles. Made of sort
-// and gather, so gradients go to the elements that were chosen. NaN counts as the largest value.
+// Order statistics along a dimension: median, mode, k-th value, quantiles. Composed of sort and gather, so gradients go
+// to the selected elements. NaN counts as the largest value.
 #include <cmath>
 #include <limits>
 
@@ -14,7 +14,7 @@
 namespace mantissa {
 namespace {
 
-// A scalar is a line of one element.
+// A 0-d tensor as a vector of one element.
 Tensor as_line(const Tensor& x) { return x.dim() == 0 ? unsqueeze(x, 0) : x; }
 // The elements at `index` (size 1 along dim), shaped as the caller wants them.
 ValuesIndices chosen(const Tensor& x, const Tensor& index, int dim, bool keepdim) {
@@ -28,12 +28,12 @@ std::int64_t checked_size(const char* name, const Tensor& x, int dim) {
   return n;
 }
 
-// A number as the q of x.
+// A quantile q as a tensor for x.
 Tensor share_for(const Tensor& x, double q) {
   return scalar(q, {.dtype = x.dtype() == f64 ? f64 : f32, .device = x.device()});
 }
 
-// With skips_nan of what is not NaN: then every line has its own places.
+// With skips_nan only the values that are not NaN count, so positions differ from line to line.
 template <bool skips_nan> struct Quantile {
   static constexpr auto name = skips_nan ? "nanquantile" : "quantile";
   static constexpr const char* args[] = {"x", "q"};
@@ -43,7 +43,7 @@ template <bool skips_nan> struct Quantile {
   bool keepdim = false;
   std::string interpolation = "linear";
 
-  // Between which two of n sorted elements q lies, and how far from the first.
+  // The two of n sorted elements that q is between, and the weight of the second.
   struct Place { std::int64_t low, high; double weight; };
   Place place(double q, std::int64_t n) const {
     const double at = q * static_cast<double>(n - 1);
@@ -56,13 +56,14 @@ template <bool skips_nan> struct Quantile {
     return {low, high, low == high ? 0 : weight};
   }
   static Tensor nan() { return Tensor(std::numeric_limits<double>::quiet_NaN()); }
-  // The value at q of sorted lines, of size 1 along d. An infinite neighbour that does not count must not make it NaN.
+  // The value at q of sorted lines, of size 1 along d. A neighbour with weight 0 must not make it NaN if it is
+  // infinite.
   Tensor value(const Tensor& ordered, int d, double q) const {
     const Place p = place(q, ordered.sizes()[d]);
     const Tensor low = slice(ordered, d, p.low, p.low + 1);
     return p.low == p.high ? low : low + (slice(ordered, d, p.high, p.high + 1) - low) * p.weight;
   }
-  // The same where line i begins with count[i] numbers and NaN follows; a line without numbers gives its first NaN.
+  // The same for lines whose first count[i] elements are not NaN; a line of only NaN gives its first NaN.
   Tensor value_of_numbers(const Tensor& ordered, const Tensor& count, int d, double q) const {
     const Tensor at = clamp_min((cast(count, f64) - 1.0) * q, 0);
     Tensor low = floor(at), high = ceil(at), weight = at - low;
@@ -136,7 +137,7 @@ ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
   const int d = named_dim("mode", x, dim);
   const std::int64_t n = checked_size("mode", x, d);
   const Tensor line = as_line(x.detach()), order = argsort(line, d), ordered = gather(line, d, order);
-  // Where the run of equal values that an element belongs to begins, and so how long it is up to there.
+  // The start of the run of equal values that each element belongs to, which gives the run's length up to there.
   Dims edge = line.sizes(), positions = Dims::filled(line.dim(), 1);
   edge[d] = 1;
   positions[d] = n;
@@ -144,7 +145,7 @@ ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
   const Tensor place = reshape(device_range(n, x.device()), positions),
                differs = ne(slice(ordered, d, 1), slice(ordered, d, 0, n - 1));
   const Tensor starts = cat({zeros(edge, o), slice(place, d, 1) * cast(differs, i64)}, d);
-  // of equal lengths argmax takes the first, the smallest value
+  // for runs of equal length argmax takes the first, so the smallest value
   const Tensor length = place - cummax(starts, d).values;
   return chosen(x, gather(order, d, argmax(length, d, true)), d, keepdim);
 }
@@ -167,8 +168,7 @@ ValuesIndices nanmedian(const Tensor& x, int dim, bool keepdim) {
   const int d = named_dim("nanmedian", x, dim);
   const Tensor line = atleast_1d(x), values = line.detach();
   check(line.sizes()[d] > 0, "nanmedian: dimension ", dim, " of ", x, " has no elements");
-  // NaN are the last in the order, so the lower middle of the others stands at (count - 1) / 2.
-  // exact, asks no host
+  // NaN sort last, so the lower median of the others is at (count - 1) / 2. Exact in f64, and no host synchronization.
   const Tensor middle = floor((sum(cast(logical_not(isnan(values)), f64), {d}, true) - 1.0) * 0.5);
   const Tensor place = cast(clamp(middle, 0, static_cast<double>(line.sizes()[d] - 1)), i64);
   const Tensor index = gather(argsort(values, d), d, place), y = gather(line, d, index);

@@ -1,6 +1,5 @@
-// pad: constant borders (an operator whose gradient is a slice) and borders made of the tensor's own
-// elements (reflect, replicate, circular): on the CPU one copy for the last two dimensions, else an index_select per
-// dimension.
+// pad: constant padding (an operator whose gradient is a slice), and padding from the tensor's own elements (reflect,
+// replicate, circular): on the CPU one copy for the last two dimensions, else one index_select per dimension.
 #include <algorithm>
 
 #include "core/ops.h"
@@ -65,7 +64,7 @@ struct ConstantPad {
 };
 MANTISSA_OP(ConstantPad)
 
-// The element of [0, n) that stands at position i, which may lie outside.
+// The source index in [0, n) for padded position i, which may be outside.
 std::int64_t source_of(std::string_view mode, std::int64_t i, std::int64_t n) {
   if (mode == "replicate") return std::clamp<std::int64_t>(i, 0, n - 1);
   if (mode == "circular") return (i % n + n) % n;
@@ -80,7 +79,7 @@ void check_borders(const Tensor& x, int d, std::int64_t before, std::int64_t aft
         x);
   check(before + n + after >= 0, "pad: borders ", before, " and ", after, " leave nothing of dimension ", d, " of ", x);
 }
-// The elements of a dimension of n that the padded one is made of.
+// The source indices of a padded dimension of n elements.
 std::vector<std::int64_t> padded(std::int64_t n, std::int64_t before, std::int64_t after, std::string_view mode) {
   std::vector<std::int64_t> at;
   for (std::int64_t i = -before; i < n + after; ++i) at.push_back(source_of(mode, i, n));
@@ -92,8 +91,8 @@ Taps choosing(const std::vector<std::int64_t>& at, std::int64_t n) {
   for (const std::int64_t i : at) taps.add(i, 1), taps.end_result();
   return taps;
 }
-// A line longer than there are lines: its border is cut from it and joined, where a table of places would take longer
-// than the copy.
+// For a line longer than the number of lines: the border is sliced out and concatenated, since an index table would
+// take longer than the copy.
 Tensor pad_long_line(const Tensor& x, int d, std::int64_t before, std::int64_t after, std::string_view mode) {
   const std::int64_t n = x.size(d);
   const auto border = [&](std::int64_t begin, std::int64_t size) {  // of positions from `begin` on, all outside x
@@ -165,7 +164,7 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double v
     before[x.dim() - 1 - i] = borders[2 * i];
     after[x.dim() - 1 - i] = borders[2 * i + 1];
   }
-  // PyTorch's list for the CPU has names for two of the modes.
+  // PyTorch's autocast list for the CPU names two of the modes.
   const Composite in(mode == "reflect"     ? "reflection_pad"
                      : mode == "replicate" ? "replication_pad"
                                            : "pad",

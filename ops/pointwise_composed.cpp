@@ -1,5 +1,5 @@
-// Elementwise functions that are made of others: logarithms of sums, lengths, signs, powers of two, angles, steps,
-// extremes that pass over NaN, and approximate equality.
+// Elementwise functions composed of others: logaddexp, hypot-like lengths, signs, powers of two, angles, steps,
+// extremes that ignore NaN, and approximate equality.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 Tensor zero() { return Tensor(0.0); }
-// What `a op b` has of an operator that gives integers a floating result.
+// The dtype of `a op b` for an operator that gives a floating result for integers.
 Dtype floating_dtype(const Tensor& a, const Tensor& b) {
   const Dtype d = common_dtype(a, b);
   return is_floating(d) ? d : f32;
@@ -25,7 +25,7 @@ struct Xlogy {
   static constexpr const char* args[] = {"a", "b"};
   static constexpr bool differentiable = true;
   static Tensor compose(const Xlogy&, const Tensor& a, const Tensor& b) {
-    // 0 where a is 0. Where b has a finite logarithm the product is 0 by itself, and the derivative to a is log(b).
+    // 0 where a is 0. If log(b) is finite the product is 0 by itself, and the derivative with respect to a is log(b).
     const Tensor finite = logical_and(gt(b, zero()), isfinite(b));
     const Tensor none = logical_and(eq(a, zero()), logical_not(logical_or(finite, isnan(b))));
     return where(none, zero(), a * log(cast(where(none, Tensor(1.0), b), floating_dtype(a, b))));
@@ -43,7 +43,7 @@ struct Sinc {
   static constexpr bool differentiable = true;
   static Tensor compose(const Sinc&, const Tensor& x) {
     if (!x.is_floating()) return sinc(cast(x, f32));
-    // The derivative of sin(a) / a is a difference of large numbers near 0; that of the series is exact.
+    // Near 0 the derivative of sin(a) / a suffers from cancellation; that of the series is accurate.
     const Tensor angle = x * 3.141592653589793, near = lt(abs(angle), Tensor(1.0));
     const Tensor square_near = square(where(near, angle, zero())), far = where(near, Tensor(1.0), angle);
     Tensor series = ones_like(square_near);

@@ -25,14 +25,14 @@ void check_input(const Tensor& x) {
   check(x.size(2) > 0 && x.size(3) > 0, "the image must not be empty");
 }
 
-// The gradient of x lies in memory as x did, which the gradient of a single output pixel cannot tell.
+// The gradient of x gets x's layout, which a gradient of a single output pixel cannot reveal.
 Spec gradient_of_x(const Tensor& g, const Dims& x_sizes, Layout x_layout) {
   Spec dx = like_layout(g, x_sizes);
   if (x_layout == Layout::channels_last) dx.layout = x_layout;
   return dx;
 }
 
-// What a pooling operator with a kernel has as attributes.
+// Attributes of the pooling operators with a kernel size.
 struct Pooling {
   PerDim<2> kernel = 0;
   Pool2dOptions options;
@@ -60,7 +60,7 @@ struct Pooling {
   OnnxPool<2> for_onnx() const {
     return {kernel, options.padding, {1, 1}, {stride(0), stride(1)}, options.count_include_pad};
   }
-  // Of kernels with taps: the CPU has those for channels-last images only.
+  // For kernels with taps: on the CPU they exist for channels-last images only.
   Layout layout_of_results(Device device) const { return device.is_cpu() ? Layout::channels_last : x_layout; }
   PoolShape shape(const Dims& x, const Dims& y) const {
     PoolShape s{};
@@ -115,7 +115,7 @@ struct MaxPool2dBackward {
   }
 };
 
-// Values, and for each the index in its plane of H * W pixels.
+// Values and, for each, the index in its plane of H * W pixels.
 struct MaxPool2d : Pooling {
   static constexpr auto name = "max_pool2d";
   static constexpr const char* args[] = {"x"};
@@ -137,7 +137,7 @@ struct MaxPool2d : Pooling {
   void onnx(OnnxCall& c) const { c.result(for_onnx().max(c)); }
   static void samples(Samples& s) {
     for (const Pooling& p : poolings) s({s.distinct({2, 3, 6, 7})}, MaxPool2d{p});
-    s({s.distinct({2, 10, 6, 7})}, MaxPool2d{poolings[2]});  // planes side by side
+    s({s.distinct({2, 10, 6, 7})}, MaxPool2d{poolings[2]});  // several planes
     s({s.distinct({1, 1, 36, 38})}, MaxPool2d{poolings[0]});
     s({s.distinct({0, 3, 4, 4})}, MaxPool2d{poolings[0]});
     s.error({s.randn({3, 4, 4})}, MaxPool2d{poolings[0]}, "x must be [N, C, H, W]");
@@ -150,7 +150,8 @@ struct MaxPool2d : Pooling {
   }
 };
 
-// --- maximum with taps (numbers of pixels in their windows) instead of indices; on the CPU of channels-last images ---
+// --- maximum with taps (the pixel's number within its window) instead of indices; on the CPU for channels-last images
+// ---
 struct MaxPool2dTapsBackward : Pooling {
   static constexpr auto name = "max_pool2d_taps_backward";
   static constexpr const char* args[] = {"gradient", "taps"};
@@ -164,10 +165,10 @@ struct MaxPool2dTapsBackward : Pooling {
   void run(const View& dx, const View& g, const View& taps) const {
     kernels::max_pool2d_taps_backward(g.device, shape(dx.sizes, g.sizes), dx, g, taps);
   }
-  // Pixel of a tap, and from there as with indices.
+  // Converts taps to pixel indices, then as with indices.
   static Tensor reference(const MaxPool2dTapsBackward& op, const Tensor& g, const Tensor& taps) {
     const auto number = [](std::int64_t n) { return scalar(static_cast<double>(n), {.dtype = i64}); };
-    const auto first = [&](int d) {  // pixel of each output's first tap along d, to broadcast
+    const auto first = [&](int d) {  // pixel of each output's first tap along d, shaped to broadcast
       const Tensor o = arange(g.size(d + 2)).to(g.device()) * number(op.stride(d)) - number(op.options.padding[d]);
       return reshape(o, d == 0 ? Dims{1, 1, g.size(2), 1} : Dims{1, 1, 1, g.size(3)});
     };
@@ -286,7 +287,7 @@ struct AvgPool2dBackward : Pooling {
 };
 Tensor avg_pool_backward(const Pooling& p, const Dims& x, const Tensor& g) { return apply(AvgPool2dBackward{p, x}, g); }
 
-// --- adaptive average: a wanted output size instead of a kernel ---
+// --- adaptive average: an output size instead of a kernel ---
 PoolShape adaptive_shape(const Dims& x, const Dims& y) {
   PoolShape s{};
   s.adaptive = true;
@@ -325,7 +326,7 @@ struct AdaptiveAvgPool2d {
       const PerDim<2> step{static_cast<int>(in[0]) / output[0], static_cast<int>(in[1]) / output[1]};
       return c.result(OnnxPool<2>{step, {0, 0}, {1, 1}, {step[0], step[1]}, true}.average(c));
     }
-    // Windows of several sizes: rows * x * columns, matrices of averages.
+    // Windows of different sizes: rows * x * columns, with averaging matrices.
     const auto averages = [&](int d, bool turned) {
       const std::int64_t n = in[d], m = output[static_cast<std::size_t>(d)];
       std::vector<double> w(static_cast<std::size_t>(n * m), 0);

@@ -1,5 +1,5 @@
-// Pooling of lines and images made of that of images and volumes, unpooling, and pooling with a p-norm.
-// Read first: ops/pool.cpp, ops/pool_volume.cpp.
+// 1-d and 2-d pooling composed of 2-d and 3-d pooling, unpooling, and p-norm pooling. Read first: ops/pool.cpp,
+// ops/pool_volume.cpp.
 #include <cmath>
 
 #include "ops/compose.h"
@@ -11,7 +11,7 @@ namespace {
 
 ValuesIndices without_dim_2(const ValuesIndices& y) { return {squeeze(y.values, 2), squeeze(y.indices, 2)}; }
 
-// Values at their indices in images of `spatial` sizes, 0 elsewhere.
+// Scatters values to their indices in images of `spatial` sizes, 0 elsewhere.
 template <std::size_t n>
 Tensor unpooled(const char* name, const Tensor& x, const Tensor& indices, std::array<int, n> kernel,
                 std::array<int, n> stride, std::array<int, n> padding, const Dims& output) {
@@ -36,13 +36,13 @@ Tensor unpooled(const char* name, const Tensor& x, const Tensor& indices, std::a
     sizes.push_back(size);
     flat_in[2] *= x.size(at + 2);
   }
-  const Tensor zeroed = zeros(sizes, {.dtype = x.dtype(), .device = x.device()});  // an error where they are too large
+  const Tensor zeroed = zeros(sizes, {.dtype = x.dtype(), .device = x.device()});  // throws if they are too large
   for (int d = 2; d < sizes.rank(); ++d) flat[2] *= sizes[d];
   const Tensor zero = reshape(zeroed, flat);
   return reshape(scatter(zero, 2, reshape(indices, flat_in), reshape(x, flat_in)), sizes);
 }
 
-// (sum of x^p)^(1/p), the sum as PyTorch has it: the average times the kernel's size.
+// (sum of x^p)^(1/p), with the sum as in PyTorch: the average times the kernel size.
 template <int n> struct LpPool {
   static constexpr auto name = n == 1 ? "lp_pool1d" : n == 2 ? "lp_pool2d" : "lp_pool3d";
   static constexpr const char* args[] = {"x"};
@@ -110,7 +110,7 @@ ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output) {
   check_line("adaptive_max_pool1d", x);
   return without_dim_2(adaptive_max_pool2d_with_indices(unsqueeze(x, 2), {1, output}));
 }
-// Windows that are all of one size are those of max_pool2d, which is faster and keeps the layout.
+// If all windows have the same size, uses max_pool2d, which is faster and keeps the layout.
 Tensor adaptive_max_pool2d(const Tensor& x, PerDim<2> output) {
   if (has_no_batch(x, 2)) return without_batch(adaptive_max_pool2d(as_batch(x), output));
   check_plane("adaptive_max_pool2d", x);
@@ -217,7 +217,7 @@ void adaptive_max_pool3d_with_indices_samples(Samples& s) {
     return adaptive_max_pool3d_with_indices(x[0], {2, 1, 3});
   });
 }
-// One index of the flattened image for every element, none twice.
+// A distinct index of the flattened image for every element.
 void max_unpool1d_samples(Samples& s) {
   const auto f = [](const Tensors& x) { return max_unpool1d(x[0], x[1], 2); };
   s.call({s.randn({1, 2, 3}), reshape(tensor({0, 3, 4, 1, 2, 5}), {1, 2, 3})}, f);

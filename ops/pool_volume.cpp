@@ -1,6 +1,6 @@
-// Pooling over volumes [N, C, D, H, W]: maximum, average, and both with a wanted output size. Images and
-// lines with dilation, a divisor or an adaptive maximum are volumes of depth 1 (ops/pool_composed.cpp).
-// Sizes follow PyTorch. Next: core/pool.h, core/cpu/pool_volume.cpp.
+// Pooling over volumes [N, C, D, H, W]: maximum, average, and adaptive versions of both. Images and lines with
+// dilation, a divisor or an adaptive maximum are handled as volumes of depth 1 (ops/pool_composed.cpp). Sizes follow
+// PyTorch. Next: core/pool.h, core/cpu/pool_volume.cpp.
 #include "core/ops.h"
 #include "core/pool.h"
 #include "ops/apply.h"
@@ -89,14 +89,14 @@ struct Windows {
 };
 
 // --- maximum ---
-// The gradient goes to where the maxima were.
+// The gradient is scattered to the positions of the maxima.
 Tensor scattered(const Tensor& g, const Tensor& index, const Dims& x) {
   const Dims flat{x[0], x[1], x[2] * x[3] * x[4]}, flat_out{x[0], x[1], g.size(2) * g.size(3) * g.size(4)};
   const Tensor zero = zeros(flat, {.dtype = g.dtype(), .device = g.device()});
   return reshape(scatter_add(zero, 2, reshape(index, flat_out), reshape(g, flat_out)), x);
 }
 
-// Values, and for each the index in its volume.
+// Values and, for each, the index in its volume.
 template <bool adaptive_op> struct MaxPool3d : Windows {
   static constexpr auto name = adaptive_op ? "adaptive_max_pool3d" : "max_pool3d";
   static constexpr const char* args[] = {"x"};
@@ -134,7 +134,7 @@ template <bool adaptive_op> struct AvgPool3d : Windows {
     return rules([](const AvgPool3d& op, Grad g, Shape<0> x) { return average_backward<adaptive_op>(op, x.sizes, g); });
   }
   void onnx(OnnxCall& c) const {
-    if (!adaptive_op && options.divisor_override > 0) {  // the sum of the window divided by that
+    if (!adaptive_op && options.divisor_override > 0) {  // the window's sum divided by it
       const Windows& w = *this;
       const double size = static_cast<double>(w.kernel[0]) * w.kernel[1] * w.kernel[2];
       OnnxPool<3> p = for_onnx(c);

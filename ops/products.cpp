@@ -1,4 +1,4 @@
-// Products of vectors, matrices and tensors made of matmul and broadcasting: bmm, mv, outer, dot, inner, tensordot,
+// Products of vectors, matrices and tensors composed of matmul and broadcasting: bmm, mv, outer, dot, inner, tensordot,
 // kron, cross, bilinear. Read first: ops/matmul.cpp. By subscripts: ops/einsum.cpp.
 #include <algorithm>
 
@@ -12,7 +12,7 @@ struct Dot {
   static constexpr const char* args[] = {"a", "b"};
   static constexpr auto autocast = CastPolicy::promote;
   static constexpr bool differentiable = true;
-  static constexpr bool widens_itself = true;  // a product of halves is summed in f32 as it is
+  static constexpr bool widens_itself = true;  // f16 and bf16 products already accumulate in f32
 
   static Tensor compose(const Dot&, const Tensor& a, const Tensor& b) {
     check(a.dim() == 1 && b.dim() == 1, "needs two vectors, got ", a, " and ", b);
@@ -104,14 +104,14 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got ", a, " and ", b);
   return unsqueeze(a, 1) * b;
 }
-// The two that follow run in the widest dtype that comes in under autocast, as on PyTorch's GPUs.
+// Under autocast the following two run in the widest input dtype, as on CUDA in PyTorch.
 Tensor inner(const Tensor& a, const Tensor& b) {
   if (a.dim() == 0 || b.dim() == 0) return a * b;
   check(a.size(-1) == b.size(-1), "inner: the last dimensions of ", a, " and ", b, " differ");
   Dims sizes;
   for (const Tensor* t : {&a, &b}) for (int d = 0; d + 1 < t->dim(); ++d) sizes.push_back(t->sizes()[d]);
   const std::int64_t n = a.size(-1);
-  std::int64_t rows = 1, columns = 1;  // not numel / n: n may be 0, and the sums over nothing are zeros
+  std::int64_t rows = 1, columns = 1;  // not numel / n: n may be 0, and empty sums are 0
   for (int d = 0; d + 1 < a.dim(); ++d) rows *= a.sizes()[d];
   for (int d = 0; d + 1 < b.dim(); ++d) columns *= b.sizes()[d];
   const Composite in("inner", CastPolicy::promote, {&a, &b});
@@ -152,7 +152,7 @@ Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const 
 
 namespace {
 
-// --- samples of what is made of matmul and where ---
+// --- samples of functions composed of matmul and where ---
 template <class F>
 void pair_samples(Samples& s, const Dims& a, const Dims& b, const Dims& wrong, const char* fragment, F f) {
   const auto call = [f](const Tensors& x) { return f(x[0], x[1]); };

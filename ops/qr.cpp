@@ -1,6 +1,6 @@
-// QR decompositions by Householder's reflections (Golub and Van Loan, Matrix Computations, 5.2): qr,
-// householder_product. On the CPU kernels; on other devices a few operators for each column of a whole batch. Signs are
-// LAPACK's. Read first: ops/linalg_solve.cpp.
+// QR decomposition by Householder reflections (Golub and Van Loan, Matrix Computations, 5.2): qr, householder_product.
+// Kernels on the CPU; on other devices a few operators per column of a whole batch. Signs are LAPACK's. Read first:
+// ops/linalg_solve.cpp.
 #include <algorithm>
 
 #include "core/decompose.h"
@@ -16,8 +16,8 @@ namespace {
 using linalg::batch_and;
 using linalg::identity;
 
-// What is left of a [B, m, n]: R in the upper triangle, and below it the vectors of the reflections without their
-// leading 1. tau [B, count] are their factors: H = 1 - tau v v^T. (LAPACK's geqrf.)
+// a [B, m, n] after the reflections: R in the upper triangle, below it the reflection vectors without their leading 1.
+// tau [B, count] holds their factors: H = 1 - tau v v^T. (LAPACK's geqrf.)
 struct Reflections {
   Tensor packed, tau;
 };
@@ -44,9 +44,9 @@ Reflections reflect(const Tensor& a) {
   }
   return r;
 }
-// The first `columns` columns of the product of the reflections whose vectors stand below the diagonal of v [B, m, k].
+// The first `columns` columns of the product of the reflections whose vectors are below the diagonal of v [B, m, k].
 Tensor reflected(const Tensor& v, const Tensor& tau, std::int64_t columns) {
-  const bool recorded = grad_enabled() && (v.requires_grad() || tau.requires_grad());  // then by operators
+  const bool recorded = grad_enabled() && (v.requires_grad() || tau.requires_grad());  // then composed of operators
   if (linalg::has_kernels(v) && linalg::has_kernels(tau) && !recorded) {
     const ProfileRange range(ProfileKind::op, "householder_product", &v);
     const Tensor q = empty({v.size(0), v.size(1), columns}, {.dtype = v.dtype()});
@@ -63,13 +63,13 @@ Tensor reflected(const Tensor& v, const Tensor& tau, std::int64_t columns) {
   return q;
 }
 
-// q and r one after another in one row of each matrix, since a function has one result.
+// q and r concatenated in one row per matrix, returned as a single result.
 struct Qr {
   static constexpr auto name = "qr";
   static constexpr Dtype cast_inputs = f32;
   bool complete = false;
 
-  std::int64_t rank(std::int64_t m, std::int64_t n) const { return complete ? m : std::min(m, n); }  // r's rows
+  std::int64_t rank(std::int64_t m, std::int64_t n) const { return complete ? m : std::min(m, n); }  // rows of r
   QrResult unpack(const Tensor& packed, std::int64_t m, std::int64_t n) const {
     const std::int64_t k = rank(m, n), batch = packed.size(0);
     return {reshape(slice(packed, 1, 0, m * k), {batch, m, k}), reshape(slice(packed, 1, m * k), {batch, k, n})};
@@ -83,7 +83,7 @@ struct Qr {
     saved.save({a, y});
     return y;
   }
-  // Walter and Lehmann, "Algorithmic differentiation of linear algebra functions", 2010. Of a = [x | z] with more
+  // Walter and Lehmann, "Algorithmic differentiation of linear algebra functions", 2010. For a = [x | z] with more
   // columns than rows, x = q u has the gradient of a square matrix, and z = q w that of a product.
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
     const Tensor a = saved[0];

@@ -1,6 +1,6 @@
-// Random operators: draws shaped by tensors, sampling from weights, and dropout of whole channels and for
-// selu (Klambauer et al., 2017). All numbers come from the default generator by counter (core/random.h),
-// so they do not depend on the number of threads. Elementwise dropout: ops/dropout.cpp.
+// Random operators: samples shaped by tensors, sampling from weights, channel dropout and alpha dropout for selu
+// (Klambauer et al., 2017). All numbers come from the default counter-based generator (core/random.h), so they do not
+// depend on the number of threads. Elementwise dropout: ops/dropout.cpp.
 #include "core/random.h"
 
 #include <cmath>
@@ -15,12 +15,12 @@ namespace {
 TensorOptions options_of(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
 Dtype exact_dtype(const Tensor& x) { return x.dtype() == f64 ? f64 : f32; }
 void check_probability(double p) { check(p >= 0 && p <= 1, "p must be a probability, got ", p); }
-// 1 with probability `keep`, in a dtype that holds factors exactly enough.
+// 1 with probability `keep`, in a dtype that represents the scale factors accurately.
 Tensor mask_of(const Dims& sizes, double keep, const Tensor& x) {
   const TensorOptions o{.dtype = exact_dtype(x), .device = x.device()};
   return cast(lt(rand(sizes, o), Tensor(keep)), o.dtype);
 }
-// The sizes of x with 1 for all but the batch and channels. `spatial` dimensions follow the channels.
+// The sizes of x with 1 for all but the batch and channels. `spatial` is the number of dimensions after the channels.
 Dims per_channel(const Tensor& x, int spatial) {
   const bool batched = x.dim() == spatial + 2;
   Dims sizes = Dims::filled(x.dim(), 1);
@@ -69,7 +69,7 @@ template <int spatial> struct ChannelDropout {
   }
 };
 
-// What is dropped takes the value selu has far to the left; a * x + b then restores mean 0 and variance 1.
+// Dropped elements get selu's limit for large negative inputs; a * x + b then restores mean 0 and variance 1.
 Tensor alpha_dropped(const Tensor& x, const Tensor& mask, double p) {
   if (p == 1) return x * 0.0;
   constexpr double left = -1.7580993408473766;
@@ -220,8 +220,8 @@ Tensor normal(double mean, double std, const Dims& sizes, TensorOptions o) {
   return t;
 }
 
-// With replacement by the inverse of the distribution function. Without it by exponential races (Efraimidis
-// and Spirakis, 2006): the largest of u^(1 / weight) come first, which follows the weights draw by draw.
+// With replacement: by inverting the cumulative distribution. Without: by exponential races (Efraimidis and Spirakis,
+// 2006): the largest u^(1 / weight) come first, which is equivalent to drawing by weight one at a time.
 Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement) {
   check(x.dim() == 1 || x.dim() == 2, "multinomial: needs weights [categories] or [N, categories], got ", x);
   check(x.is_floating(), "multinomial: needs weights of a floating dtype, got ", x);
@@ -251,7 +251,7 @@ Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement) 
 
 namespace {
 
-// Random integers and zeros and ones have no reference; tests/random_test.cpp checks distributions.
+// Random integers and Bernoulli samples have no reference; tests/random_test.cpp checks distributions.
 void rand_like_samples(Samples& s) {
   s.call({s.randn({2, 3})}, [](const Tensors& x) { return cast(cast(rand_like(x[0]), f32) < 2.0, i64); });
 }

@@ -1,6 +1,6 @@
-// Random numbers of events: poisson and binomial. Made of uniform random numbers and whole-tensor operators, so they
-// run wherever those do: each round draws for all elements and keeps what is accepted, until every element has its
-// number. Read first: ops/random.cpp.
+// Discrete distributions: poisson and binomial. Composed of uniform random numbers and whole-tensor operators, so they
+// run on any device: each round draws for all elements and keeps the accepted values, until every element has one. Read
+// first: ops/random.cpp.
 #include <cmath>
 
 #include "autograd/grad_mode.h"
@@ -16,7 +16,7 @@ namespace {
 Tensor uniform_like(const Tensor& x) { return rand(x.sizes(), {.dtype = f64, .device = x.device()}); }
 bool any_of(const Tensor& x) { return any(x).item<bool>(); }
 
-// How many waiting times, drawn by wait(), fit one after another into `time`.
+// Counts how many consecutive waiting times, drawn by wait(), fit into `time`.
 template <class Wait> Tensor arrivals(const Tensor& time, const Wait& wait) {
   Tensor count = zeros_like(time), now = zeros_like(time);
   for (;;) {
@@ -27,8 +27,8 @@ template <class Wait> Tensor arrivals(const Tensor& time, const Wait& wait) {
   }
 }
 
-// Transformed rejection with squeeze (Hoermann, 1993): a candidate k from two uniform numbers is taken at once where
-// the squeeze says so, else where log_hat, the logarithm of v times the hat's height, is at most the log density.
+// Transformed rejection with squeeze (Hoermann, 1993): a candidate k from two uniform numbers is accepted at once
+// inside the squeeze, otherwise if log_hat, the logarithm of v times the hat's height, is at most the log density.
 struct Hat {
   Tensor a, b, centre, squeeze, log_scale;
 };
@@ -48,7 +48,7 @@ Tensor by_rejection(const Tensor& shape, const Hat& h, const Tensor& most, const
   return result;
 }
 
-constexpr double few = 10;  // expected events below which they are counted one by one
+constexpr double few = 10;  // expected counts below this are counted event by event
 
 Tensor poisson_few(const Tensor& rate) {
   return arrivals(rate, [&] { return -log1p(-uniform_like(rate)); });
@@ -75,7 +75,7 @@ Tensor binomial_many(const Tensor& n, const Tensor& p) {  // p <= 1 / 2
   });
 }
 
-// few_way where `expected` is small, many_way elsewhere; each sees harmless numbers where the other one counts.
+// few_way where `expected` is small, many_way elsewhere; each gets safe values where the other applies.
 template <class Few, class Many> Tensor either(const Tensor& expected, const Few& few_way, const Many& many_way) {
   const Tensor small = expected < few;
   const bool any_small = any_of(small), any_large = any_of(logical_not(small));

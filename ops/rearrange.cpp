@@ -1,5 +1,5 @@
-// Moving elements without arithmetic: flip, and roll, rot90, repeat and their kin made of views and copies. Read first:
-// ops/view.cpp, ops/copy.cpp.
+// Moving elements without arithmetic: flip, and roll, rot90, repeat and others composed of views and copies. Read
+// first: ops/view.cpp, ops/copy.cpp.
 #include <algorithm>
 
 #include "core/ops_special.h"
@@ -27,7 +27,7 @@ struct Flip {
     }
     return like(x);
   }
-  void run(const View& y, const View& x) const {  // a copy that walks backwards
+  void run(const View& y, const View& x) const {  // a copy with negative strides
     if (x.numel() == 0) return;
     View from = x;
     for (std::int64_t d : dims) {
@@ -42,7 +42,7 @@ struct Flip {
   static constexpr auto vjp() {
     return rules([](const Flip& op, Grad g) { return flip(g, op.dims); });
   }
-  void onnx(OnnxCall& c) const {  // slices that walk backwards
+  void onnx(OnnxCall& c) const {  // slices with negative steps
     const std::vector<std::int64_t> back(static_cast<std::size_t>(dims.rank()), -1),
         all(static_cast<std::size_t>(dims.rank()), INT64_MIN);
     if (dims.empty() || c.x(0).dim() == 0) return c.result(c.in(0));
@@ -63,7 +63,7 @@ MANTISSA_OP(Flip)
 Tensor roll_one(const Tensor& x, std::int64_t shift, int dim) {
   const std::int64_t size = x.size(dim);
   if (size == 0) return clone(x);
-  const std::int64_t first = (size - shift % size) % size;  // what comes to the front
+  const std::int64_t first = (size - shift % size) % size;  // the index that becomes the first element
   return first == 0 ? clone(x) : cat({slice(x, dim, first), slice(x, dim, 0, first)}, dim);
 }
 
@@ -100,7 +100,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
 Tensor repeat(const Tensor& x, const Dims& repeats) {
   const int extra = repeats.rank() - x.dim();
   check(extra >= 0, "repeat: ", repeats, " names fewer dimensions than ", x, " has");
-  Dims apart, wide, sizes;  // every dimension as a pair (repeats, size)
+  Dims apart, wide, sizes;  // each dimension as a pair (repeats, size)
   for (int i = 0; i < repeats.rank(); ++i) {
     check(repeats[i] >= 0, "repeat: repeats ", repeats, " must not be negative");
     const std::int64_t size = i < extra ? 1 : x.sizes()[i - extra];

@@ -1,5 +1,5 @@
 // recurrent_layer: forward and backward are one kernel each (core/recurrence.h) between products over all steps at
-// once. What the kernel leaves of the gates and the state is saved, so backward repeats nothing.
+// once. The gates and states that the kernel computes are saved, so backward recomputes nothing.
 #include "ops/recurrence.h"
 
 #include "core/context.h"
@@ -19,7 +19,7 @@ View flat(const View& v) {  // [T, N, n] as [T * N, n]
   return rows;
 }
 
-// The same in other operators, step by step, for second derivatives.
+// The same composed of operators, step by step, for second derivatives.
 struct Steps {
   struct State {
     Tensor gate[4], kept, h_before, c_before;
@@ -79,14 +79,14 @@ struct Steps {
   }
 };
 
-// Inputs: x, weight_ih, bias_ih, weight_hh, bias_hh, h0, c0, contiguous. Results: y (with the last c below it for the
-// LSTM), activated gates, kept.
+// Inputs: x, weight_ih, bias_ih, weight_hh, bias_hh, h0, c0, contiguous. Results: y (for the LSTM followed by the last
+// c), activated gates, saved states.
 struct Recurrence {
   static constexpr auto name = "recurrent_layer";
   static constexpr const char* args[] = {"x", "weight_ih", "bias_ih", "weight_hh", "bias_hh", "h0", "c0"};
   Cell cell;
   bool reverse;
-  mutable KeptWeight kept_ih = {};  // made by infer for run
+  mutable KeptWeight kept_ih = {};  // set by infer for run
 
   std::array<Spec, 3> infer(const Tensor& x, const Tensor& w_ih, const Tensor& b_ih, const Tensor& w_hh,
                             const Tensor& b_hh, const Tensor& h0, const Tensor& c0) const {
@@ -119,7 +119,7 @@ struct Recurrence {
     if (kept.size(0) < x.size(0)) kept.sizes[0] = x.size(0), kept.strides[0] = 0;
     kernels::recurrence(x.device, y[0], y[1], kept, h0, c0, w_hh, b_ih, b_hh, cell, reverse);
   }
-  // Gates are in another order there: LSTM input, output, forget, cell; GRU update, reset, new.
+  // ONNX orders the gates differently: LSTM input, output, forget, cell; GRU update, reset, new.
   void onnx(OnnxCall& c) const {
     static constexpr std::int64_t lstm[] = {0, 3, 1, 2}, gru[] = {1, 0, 2};
     const std::int64_t hidden = c.x(3).size(1), gates = gates_of(cell);
@@ -208,8 +208,8 @@ constexpr auto Recurrence::vjp() {
     std::array<Tensor, 7> d;
     if (needs[0]) d[0] = matmul(d_x, w_ih);
     if (needs[1]) d[1] = product_into(to_w_ih, transpose(rows(d_x)), rows(x));
-    if (needs[2]) d[2] = sum_into({to_b_ih.dtype}, d_x, -1);  // returned: the other bias may share it
-    if (needs[3]) {  // every step with the h before it
+    if (needs[2]) d[2] = sum_into({to_b_ih.dtype}, d_x, -1);  // returned, because the other bias may share it
+    if (needs[3]) {  // each step with the previous h
       const std::int64_t steps = x.size(0), r = op.reverse;
       const Tensor first = unsqueeze(h0, 0), others = slice(y, 0, r, steps - 1 + r);
       const Tensor before = steps == 1 ? first : r ? cat({others, first}, 0) : cat({first, others}, 0);
@@ -222,8 +222,8 @@ constexpr auto Recurrence::vjp() {
   });
 }
 
-// Whether there are instructions for products of this half. Elsewhere each would be widened for itself: it is faster
-// to do so once, and then the whole layer runs in f32.
+// Whether the device has instructions for products of this dtype (f16 or bf16). Otherwise each product would convert
+// its operands; converting once and running the whole layer in f32 is faster.
 bool multiplies_as_it_is(Dtype half, Device device) {
   if (!device.is_cpu()) return true;
   HalfProduct pair{};
@@ -231,7 +231,7 @@ bool multiplies_as_it_is(Dtype half, Device device) {
   pair.k = 2;
   std::int64_t units = 0;
   kernels::gemm_half_units(device, pair, &units);
-  return units != 2 * half_panel;  // not a unit for each
+  return units != 2 * half_panel;  // not one unit per element
 }
 
 }  // namespace
@@ -260,7 +260,7 @@ RecurrentResult recurrent_layer(Cell cell, const Tensor& x, const Tensor& weight
 
 namespace {
 
-// Three steps with biases, the same backwards without, and one step.
+// Three steps with biases, the same in reverse without, and a single step.
 void recurrent_layer_samples(Samples& s) {
   const std::int64_t n = 2, in = 3, hidden = 5;
   for (const Cell cell : {Cell::rnn_tanh, Cell::rnn_relu, Cell::lstm, Cell::gru}) {

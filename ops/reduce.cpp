@@ -1,6 +1,5 @@
-// Reductions: sum, mean, var, extremes with and without indices, and sum_to, which undoes
-// broadcasting. Kernels see a result of x's rank with size 1 where x is reduced; keepdim only
-// changes what the user sees.
+// Reductions: sum, mean, var, extremes with and without indices, and sum_to, which undoes broadcasting. Kernels get a
+// result of x's rank with size 1 in the reduced dimensions; keepdim only changes the shape the user sees.
 #include "ops/reduce.h"
 
 #include "core/formula_recorder.h"
@@ -68,7 +67,7 @@ struct VarOp : Over {
   }
   static constexpr auto vjp() {
     return rules([](const VarOp& op, Grad g, In<0> x) {
-      const Tensor wide = is_half(x.dtype()) ? cast(x, f32) : Tensor(x);  // deviations need the mean's digits
+      const Tensor wide = is_half(x.dtype()) ? cast(x, f32) : Tensor(x);  // deviations need the mean in full precision
       const Tensor centred = wide - mean(wide, op.dims, true);
       return op.broadcastable(g, x.sizes()) * (2 / op.divisor(x.sizes())) * centred;
     });

@@ -64,7 +64,7 @@ Tensor Samples::distinct(const Dims& sizes) {
   const double* k = key.data<double>();
   std::sort(order.begin(), order.end(), [k](auto a, auto b) { return k[a] < k[b]; });
   Tensor t = Tensor::allocate(sizes, f64);
-  // Steps of 1/16 around 0: exact in every dtype up to some hundred elements.
+  // Steps of 1/16 around 0: exact in every dtype for up to a few hundred elements.
   for (std::int64_t i = 0; i < n; ++i)
     t.data<double>()[order[static_cast<std::size_t>(i)]] = (static_cast<double>(i) - static_cast<double>(n) / 2) / 16;
   return t;

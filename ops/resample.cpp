@@ -9,7 +9,7 @@
 namespace mantissa {
 namespace {
 
-// The taps of the gradient: element i of x receives from every result that has read it, in their order.
+// The taps of the gradient: each element of x receives from every result that read it, in their order.
 Taps transposed(const Taps& t) {
   Taps back;
   if (t.out() == 0) return back;
@@ -59,7 +59,7 @@ struct Resample {
       return resample(g, transposed(op.maps->rows), transposed(op.maps->columns));
     });
   }
-  // What chooses elements is Gather; else rows * x * columns, with the taps as matrices.
+  // Taps that only select are a Gather; others are rows * x * columns, with the taps as matrices.
   void onnx(OnnxCall& c) const {
     const auto chooses = [](const Taps& t) {
       const auto one = [](double w) { return w == 1; };
@@ -76,7 +76,7 @@ struct Resample {
       return c.table(w, turned ? Dims{n, m} : Dims{m, n}, compute_dtype(c.x(0).dtype()));
     };
     OnnxId y = c.in(0);
-    bool wide = false;  // halves are summed in f32
+    bool wide = false;  // f16 and bf16 are summed in f32
     for (const bool columns : {false, true}) {
       const Taps& t = columns ? maps->columns : maps->rows;
       if (t.out() == 0) continue;

@@ -1,5 +1,5 @@
-// smooth_l1_loss and huber_loss: the distance of an element to its target, rounded off near 0. One pass for the losses,
-// one for their reduction, and one for the gradient.
+// smooth_l1_loss and huber_loss: absolute error, made quadratic near 0. One pass for the losses, one for their
+// reduction, and one for the gradient.
 #include <cmath>
 
 #include "ops/loss.h"
@@ -14,7 +14,7 @@ namespace {
 using pointwise::RoundedDistance;
 using pointwise::RoundedDistanceGrad;
 
-// The gradient of x: g times the derivative, whose slope may have a factor in it.
+// The gradient of x: g times the derivative, whose slope may include a factor.
 struct RoundedLossBackward : RoundedDistanceGrad {
   static constexpr auto name = "rounded_loss_backward";
   static constexpr const char* args[] = {"gradient", "x", "target"};
@@ -33,7 +33,7 @@ struct RoundedLossBackward : RoundedDistanceGrad {
   }
 };
 
-// Self says up to which distance the loss is a parabola, and how steep the line beyond is.
+// Self defines up to which distance the loss is a parabola, and the slope of the line beyond.
 template <class Self> struct RoundedLoss {
   static constexpr const char* args[] = {"x", "target"};
   static constexpr auto autocast = CastPolicy::f32;
@@ -65,7 +65,7 @@ template <class Self> struct RoundedLoss {
       RoundedLossBackward backward;
       backward.edge = op.edge();
       backward.slope = op.slope();
-      // In the slope, where 1 / n does not vanish as it would in a half.
+      // As part of the slope, because 1 / n could underflow in f16.
       if (op.reduction == Reduction::mean) backward.slope /= static_cast<double>(x.numel());
       const Tensor dx = apply(backward, g, x, target);
       return std::array<Tensor, 2>{dx, needs[1] ? -dx : Tensor()};

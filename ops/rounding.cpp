@@ -1,4 +1,4 @@
-// Steps (sign, floor, ceil, trunc, round: their gradient is 0), clamp, what replaces NaN, and division with a rest.
+// Step functions (sign, floor, ceil, trunc, round; their gradient is 0), clamp, nan_to_num, and fmod and remainder.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace pointwise;
 
-// What integers are divided by must not be 0, which floats answer with NaN.
+// Integer division by 0 throws; floats give NaN.
 template <class F, class Self> struct Modulo : Binary<F, Self> {
   Spec infer(const Tensor& a, const Tensor& b) const {
     const Spec y = Binary<F, Self>::infer(a, b);
@@ -25,7 +25,7 @@ template <class F, class Self> struct Modulo : Binary<F, Self> {
     s.error({s.integers({3}, 0, 9), s.integers({3}, 0, 1)}, Self{}, "an integer is divided by 0");
   }
 };
-// a = n * b + r with n constant almost everywhere. A quotient of halves has too few digits to say which n.
+// a = n * b + r with n constant almost everywhere. A quotient in f16 or bf16 has too few digits to determine n.
 Tensor quotient(const Tensor& a, const Tensor& b) {
   return (is_half(a.dtype()) ? cast(a, f32) : a) / (is_half(b.dtype()) ? cast(b, f32) : b);
 }
@@ -63,14 +63,14 @@ bool pointwise::whole_bounds(double low, double high) {
 Clamp pointwise::clamp_formula(const char* op, bool integers, double low, double high) {
   check(low <= high, op, ": low ", low, " is above high ", high);
   Clamp f;
-  constexpr double least = -0x1p63, most = 0x1.fffffffffffffp62;  // of i64, as far as a double holds them
+  constexpr double least = -0x1p63, most = 0x1.fffffffffffffp62;  // limits of i64 that a double can hold
   f.low = integers ? std::clamp(low, least, most) : low;
   f.high = integers ? std::clamp(high, least, most) : high;
   return f;
 }
 Tensor clamp(const Tensor& x, double low, double high) {
   const bool integers = x.defined() && !x.is_floating();
-  if (integers && !whole_bounds(low, high)) return clamp(cast(x, f32), low, high);  // as PyTorch
+  if (integers && !whole_bounds(low, high)) return clamp(cast(x, f32), low, high);  // as in PyTorch
   return apply(Unary<Clamp>(clamp_formula("clamp", integers, low, high)), x);
 }
 MANTISSA_OP(Unary<NanToNum>)

@@ -1,4 +1,5 @@
-// Integrals and derivatives of sampled functions, made of slices and sums: trapezoid, cumulative_trapezoid, gradient.
+// Integrals and derivatives of sampled functions, composed of slices and sums: trapezoid, cumulative_trapezoid,
+// gradient.
 #include <algorithm>
 
 #include "core/ops_numeric.h"
@@ -21,7 +22,7 @@ template <bool cumulative> struct Trapezoid {
   double dx = 1;
   int dim = -1;
 
-  // How far apart neighbours are along dimension d of y, as a tensor that broadcasts with the trapezoids.
+  // The distances between neighbours along dimension d of y, shaped to broadcast with the trapezoids.
   static Tensor widths(const Tensor& y, const Tensor& x, int d) {
     const std::int64_t n = y.sizes()[d];
     if (x.dim() == 1) {
@@ -70,8 +71,8 @@ Tensor gradient_even(const Tensor& x, double h, int d, int edge_order) {
   return cat({edge(0, 1, 2, 1), inside, edge(-1, -2, -3, -1)}, d);
 }
 
-// The derivative of the parabola through three neighbours (Fornberg, 1988), whose distances are p and q, at the middle
-// one, and at the ends for edge_order 2.
+// The derivative of the parabola through three neighbours at distances p and q (Fornberg, 1988), at the middle one and,
+// for edge_order 2, at the ends.
 Tensor gradient_at(const Tensor& x, const Tensor& coordinates, int d, int edge_order) {
   const std::int64_t n = x.sizes()[d];
   const Tensor steps = along(diff(coordinates), d, x.dim());
@@ -93,7 +94,7 @@ Tensor gradient_at(const Tensor& x, const Tensor& coordinates, int d, int edge_o
              d);
 }
 
-// Checks what both have in common and calls derivative(wide x, which of dims, d) for each dimension.
+// Common checks of both overloads; calls derivative(x in f32 or f64, index into dims, d) for each dimension.
 template <class F>
 std::vector<Tensor> gradients(const Tensor& x, const Dims& dims, int edge_order, const F& derivative) {
   check(edge_order == 1 || edge_order == 2, "gradient: edge_order must be 1 or 2, got ", edge_order);

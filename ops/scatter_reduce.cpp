@@ -1,6 +1,6 @@
-// scatter_reduce: sums, means, products and extremes of what an index sends to one place, with or without
-// the element that was there. Gradients as PyTorch has them: equal extremes share, and a product divides
-// nothing by 0. Next: core/cpu/scatter_reduce.cpp; sums are scatter_add (ops/index.cpp).
+// scatter_reduce: sums, means, products and extremes of the elements that an index maps to one place, with or without
+// the element already there. Gradients follow PyTorch: equal extremes share it, and products never divide by 0. Next:
+// core/cpu/scatter_reduce.cpp; sums are scatter_add (ops/index.cpp).
 #include <limits>
 
 #include "core/ops.h"
@@ -19,7 +19,7 @@ namespace {
 
 enum class Kind { prod, amax, amin };
 
-View last_dim(View v, int dim) {  // a scalar is a line of one element
+View last_dim(View v, int dim) {  // a 0-d tensor is a vector of one element
   v = at_least_1d(v);
   const std::int64_t size = v.sizes[dim], stride = v.strides[dim];
   v.sizes.erase(dim), v.strides.erase(dim);
@@ -27,7 +27,7 @@ View last_dim(View v, int dim) {  // a scalar is a line of one element
   return v;
 }
 
-// With x's own elements; without them the caller has put the identity there.
+// Includes x's own elements; to exclude them the caller fills in the identity element.
 template <Kind kind> struct ScatterReduce {
   static constexpr auto name = kind == Kind::prod   ? "scatter_prod"
                                : kind == Kind::amax ? "scatter_amax"
@@ -63,7 +63,8 @@ template <Kind kind> struct ScatterReduce {
     const Tensor share = g / scatter_add(from_x, dim, index, from_source);
     return {from_x * share, Tensor(), from_source * gather(share, dim, index)};
   }
-  // The product of all others: the whole by the element where nothing is 0, the rest where only the element is.
+  // The product of all other elements: the total divided by the element if nothing is 0; the product of the nonzero
+  // ones if the element is the only 0; otherwise 0.
   std::array<Tensor, 3> product_gradients(const Tensor& g, const Tensor& x, const Tensor& index,
                                           const Tensor& source) const {
     const Tensor x_zero = eq(x, Tensor(0.0)), source_zero = eq(source, Tensor(0.0));
@@ -119,9 +120,9 @@ double identity_of(std::string_view reduce, Dtype dtype) {
 }  // namespace
 
 namespace {
-// What of the source stands beside the index, which may be smaller.
+// The part of the source that corresponds to the index, which may be smaller.
 Tensor beside(const Tensor& index, Tensor source) {
-  if (source.dim() != index.dim()) return source;  // refused later
+  if (source.dim() != index.dim()) return source;  // the operator will throw
   for (int d = 0; d < index.dim(); ++d) {
     if (source.size(d) > index.size(d)) source = slice(source, d, 0, index.size(d));
   }

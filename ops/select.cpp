@@ -1,5 +1,5 @@
-// Reading and writing by index: scatter, and what gather, scatter and scatter_add mean for whole
-// rows, masks and lists of index tensors. Gradients follow from those three. Read first: ops/index.cpp.
+// Reading and writing by index: scatter, and gather, scatter and scatter_add generalized to whole rows, masks and lists
+// of index tensors, which give the gradients too. Read first: ops/index.cpp.
 #include <algorithm>
 
 #include "core/ops.h"
@@ -12,7 +12,7 @@
 
 namespace mantissa {
 
-// For indices that no kernel reads as they are: scatter, gather and scatter_add check their own.
+// For indices that no kernel reads unchanged: scatter, gather and scatter_add check their own.
 MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
 MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
 MANTISSA_KERNEL(copy, const View& y, const View& x)
@@ -54,7 +54,7 @@ struct Scatter {
 };
 MANTISSA_OP(Scatter)
 
-// The part of `source` that an index of `sizes` reads.
+// The part of `source` that an index with these `sizes` reads.
 Tensor corner(Tensor source, const Dims& sizes) {
   if (source.dim() != sizes.rank()) return source;
   for (int d = 0; d < sizes.rank(); ++d) {
@@ -63,7 +63,7 @@ Tensor corner(Tensor source, const Dims& sizes) {
   return source;
 }
 
-// The index [n] of rows along dim as an index for gather and scatter, n in place of x's size.
+// A row index [n] along dim, expanded for gather and scatter: x's sizes with n at dim.
 Tensor for_rows(const char* name, const Tensor& x, int dim, const Tensor& index) {
   const int d = named_dim(name, x, dim);
   check(index.dim() <= 1, name, ": the index must have 1 dimension, got ", index);
@@ -80,11 +80,11 @@ Tensor rows_like(const char* name, const Tensor& x, int dim, const Tensor& rows,
   return source;
 }
 
-// Index tensors over the first dimensions of x, brought down to one over their product.
+// Index tensors over the first dimensions of x, combined into one over their product.
 struct Places {
   Tensor index;     // i64, the common shape of the indices, in [0, product)
   Dims flat;        // x with the indexed dimensions merged
-  Dims rest;        // the sizes of the others
+  Dims rest;        // sizes of the remaining dimensions
 };
 // Negative indices count from the end.
 Tensor wrapped(const char* name, const Tensor& index, std::int64_t size) {
@@ -92,7 +92,7 @@ Tensor wrapped(const char* name, const Tensor& index, std::int64_t size) {
   const Tensor back = scalar(static_cast<double>(size), {.dtype = i64, .device = index.device()});
   return where(index < 0, index + back, index);
 }
-// Masks become the indices of what they select.
+// Masks become the indices of their true elements.
 Tensors without_masks(const char* name, const Tensor& x, std::span<const Tensor> indices) {
   Tensors list;
   for (const Tensor& t : indices) {
@@ -119,7 +119,7 @@ Places places(const char* name, const Tensor& x, std::span<const Tensor> indices
   for (int k = 0; k < n; ++k) {
     const std::int64_t size = x.sizes()[k];
     const Tensor at = wrapped(name, list[static_cast<std::size_t>(k)], size);
-    if (n > 1) kernels::check_indices(at.device(), at.view(), size);  // the number made of several says less
+    if (n > 1) kernels::check_indices(at.device(), at.view(), size);  // the combined index would say less
     p.index = k == 0 ? at : p.index * scalar(static_cast<double>(size), {.dtype = i64, .device = at.device()}) + at;
     product *= size;
   }

@@ -1,5 +1,5 @@
-// Shapes made of other views: movedim, unflatten, windows along a dimension, broadcasting, at least so many dimensions,
-// meshgrid. Read first: ops/view.cpp.
+// Shape functions composed of other views: movedim, unflatten, windows along a dimension, broadcasting, atleast_1d to
+// 3d, meshgrid. Read first: ops/view.cpp.
 #include "core/ops_special.h"
 #include "ops/apply.h"
 #include "ops/device_table.h"

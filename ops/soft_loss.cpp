@@ -1,4 +1,4 @@
-// cross_entropy of probabilities instead of class labels, as MixUp and distillation give them.
+// cross_entropy with probabilities instead of class labels, as used by MixUp and distillation.
 #include "ops/loss.h"
 
 namespace mantissa {
@@ -28,7 +28,7 @@ struct CrossEntropySoft {
       wanted = wanted * reshape(weight, shape);
     }
     const Tensor each = -sum(wanted * log_softmax(x, dim), {dim});
-    return reduced_loss(each, op.options.reduction);  // the mean is over samples, whatever their weights
+    return reduced_loss(each, op.options.reduction);  // the mean is over samples, regardless of their weights
   }
   static void samples(Samples& s) {
     for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none})

@@ -1,4 +1,4 @@
-// Softmax and log_softmax along one dimension. Both save only their result.
+// Softmax and log_softmax along one dimension. Both save only their result for backward.
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/floating.h"
@@ -24,7 +24,7 @@ struct AlongDim {
   }
   int wrapped(const View& x) const { return wrap_dim(dim, x.dim()); }
 };
-// The gradient's kernel; y is the result of the forward operator.
+// The gradient kernel; y is the result of the forward operator.
 struct AlongDimBackward {
   int dim = 0;
   static constexpr const char* args[] = {"gradient", "result"};

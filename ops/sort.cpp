@@ -1,5 +1,5 @@
-// Operators about order: argsort and what follows from it (sort, topk), searchsorted, nonzero,
-// bincount. Sorting is always stable, and NaN counts as the largest value. Kernels: core/cpu/sort.cpp.
+// Sorting and related operators: argsort and those built on it (sort, topk), searchsorted, nonzero, bincount. Sorting
+// is always stable, and NaN counts as the largest value. Kernels: core/cpu/sort.cpp.
 #include <algorithm>
 
 #include "core/ops.h"
@@ -24,7 +24,7 @@ struct Argsort {
   static constexpr bool differentiable = false;
   int dim = -1;
   bool descending = false;
-  std::int64_t count = -1;  // only the first ones; -1 means all
+  std::int64_t count = -1;  // only the first `count`; -1 means all
 
   Spec infer(const Tensor& x) const {
     const int d = wrap_dim(dim, x.dim());
@@ -54,8 +54,8 @@ struct Argsort {
   }
 };
 
-// What stands at one place of argsort's order, size 1 along dim; with nan_wins the first NaN of a line that has one.
-// Selected, without the others being put in order, for which there is a kernel on the CPU alone.
+// The element of one rank in argsort's order, size 1 along dim; with nan_wins the first NaN of a line that has one.
+// Found by selection without a full sort; only the CPU has a kernel for it.
 struct ArgsortPlace {
   static constexpr auto name = "argsort_place";
   static constexpr const char* args[] = {"x"};
@@ -117,7 +117,7 @@ struct Nonzero {
   static constexpr auto name = "nonzero";
   static constexpr const char* args[] = {"x"};
   static constexpr bool differentiable = false;
-  std::int64_t count;  // of nonzero elements: the caller has counted them
+  std::int64_t count;  // number of nonzero elements: the caller has counted them
 
   Spec infer(const Tensor& x) const { return {{count, x.dim()}, i64, x.device()}; }
   void run(const View& index, const View& x) const { kernels::nonzero(x.device, index, x); }
@@ -161,7 +161,7 @@ ValuesIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
   check(k >= 0, "topk: k = ", k, " is negative");
   try {
     const int d = wrap_dim(dim, x.dim());
-    // On the CPU the largest alone is found by vectors. It is the first of equal ones, or of NaN, either way.
+    // On the CPU the maximum alone is found with SIMD. For ties, or NaN, it is the first one, either way.
     const bool one =
         k == 1 && largest && x.device().is_cpu() && x.dtype() != boolean && x.dim() > 0 && x.size(d) > 0;
     const Tensor order = one ? argmax(x.detach(), d, true) : apply(Argsort{dim, largest, k}, x.detach());

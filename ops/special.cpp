@@ -1,4 +1,5 @@
-// Special functions: one kernel of one number and one of two (core/special_functions.h), and three made of operators.
+// Special functions: one kernel for unary and one for binary functions (core/special_functions.h), and three composed
+// of operators.
 #include "core/special.h"
 
 #include <limits>
@@ -29,7 +30,7 @@ template <class Op> void sample(Samples& s, double low, double high) {
   for (const Dims& sizes : {Dims{3, 7}, Dims{}, Dims{0, 4}, Dims{2, 1030}}) s({s.uniform(sizes, low, high)}, Op{});
   s.error({s.integers({2}, 0, 3)}, Op{}, "needs a floating dtype");
 }
-// y / x for the functions of order 1, which are x / 2 near 0
+// y / x for the functions of order 1, which behave as x / 2 near 0
 Tensor slope_from_0(const Tensor& y, const Tensor& x) {
   const Tensor zero = eq(x, Tensor(0.0));
   return where(zero, Tensor(0.5), y / where(zero, Tensor(1.0), x));
@@ -82,7 +83,7 @@ struct Erfcx : UnarySpecial<special::Unary::erfcx> {
 };
 struct LogNdtr : UnarySpecial<special::Unary::log_ndtr> {
   static constexpr auto name = "log_ndtr";
-  static constexpr auto vjp() {  // density over area
+  static constexpr auto vjp() {  // density divided by area
     return rules([](Grad g, In<0> x) { return g * (0.7978845608028654 / erfcx(x * -0.7071067811865476)); });
   }
   static void samples(Samples& s) { sample<LogNdtr>(s, -8, 3); }
@@ -120,14 +121,14 @@ struct Zeta : BinarySpecial<special::Binary::zeta> {
   static void samples(Samples& s) {
     s({s.integers({3, 5}, 2, 7), s.uniform({5}, 0.5, 6)}, Zeta{});
     s({s.integers({4, 1}, 2, 4), s.uniform({3}, 0.8, 3)}, Zeta{});
-    s({s.integers({6}, 2, 4), s.uniform({6}, -1.8, -1.2)}, Zeta{});  // not summed: terms of both signs
+    s({s.integers({6}, 2, 4), s.uniform({6}, -1.8, -1.2)}, Zeta{});  // no broadcast: gradients of both signs cancel
     s({s.integers({0, 4}, 2, 4), s.uniform({4}, 1, 2)}, Zeta{});
     s.error({s.integers({2}, 2, 4), s.randn({3})}, Zeta{}, "do not broadcast");
   }
 };
-// The density of the gamma distribution, which is the slope of P along x, in f64.
+// The density of the gamma distribution, which is the derivative of P with respect to x, in f64.
 Tensor gamma_density(const Tensor& a, const Tensor& x) { return exp(xlogy(a - 1.0, x) - x - lgamma(a)); }
-// The gradient to a, a series, which has none of its own.
+// The gradient with respect to a: a series, which is not differentiable here.
 struct IncompleteGammaByShape {
   static constexpr auto name = "igamma, its gradient to a";
   bool upper = false;
@@ -144,7 +145,7 @@ template <bool upper> struct IncompleteGamma
     : BinarySpecial<upper ? special::Binary::igammac : special::Binary::igamma> {
   static constexpr auto name = upper ? "igammac" : "igamma";
   static constexpr const char* args[] = {"a", "x"};
-  static constexpr bool twice_differentiable = false;  // by x alone
+  static constexpr bool twice_differentiable = false;  // with respect to x only
   static constexpr auto vjp() {
     return rules(
         [](Grad g, In<0> a, In<1> x) { return apply_function(IncompleteGammaByShape{upper}, g, a, x); },
@@ -190,7 +191,7 @@ struct Xlog1py {
   static constexpr const char* args[] = {"a", "b"};
   static constexpr bool differentiable = true;
   static Tensor compose(const Xlog1py&, const Tensor& a, const Tensor& b) {
-    // As xlogy: where a is 0 and b has no finite logarithm.
+    // As in xlogy: the case where a is 0 and the logarithm of b is not finite.
     const Tensor finite = logical_and(gt(b, Tensor(-1.0)), isfinite(b));
     const Tensor none = logical_and(eq(a, Tensor(0.0)), logical_not(logical_or(finite, isnan(b))));
     const Dtype d = common_dtype(a, b);

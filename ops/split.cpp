@@ -1,4 +1,4 @@
-// Parts of a tensor along a dimension, all of them views: split, chunk, unbind, narrow, tensor_split and its kin.
+// Parts of a tensor along a dimension, all of them views: split, chunk, unbind, narrow, tensor_split and variants.
 // Read first: slice and select in ops/view.cpp.
 #include <algorithm>
 
@@ -11,7 +11,7 @@
 namespace mantissa {
 namespace {
 
-// Parts of which most hold nothing: more are a mistake, and would take all memory.
+// Guards against mistakes that would create mostly empty parts until memory runs out.
 void check_parts(const char* name, std::int64_t parts) {
   check(parts <= 1 << 24, name, ": ", parts, " parts are too many");
 }

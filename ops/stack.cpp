@@ -1,4 +1,4 @@
-// Tensors side by side, made of cat (ops/copy.cpp): stack and its kin, and blocks along a diagonal.
+// Joining tensors with cat (ops/copy.cpp): stack and its variants, and block-diagonal matrices.
 #include "core/ops_special.h"
 #include "ops/apply.h"
 #include "ops/registry.h"

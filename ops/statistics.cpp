@@ -1,4 +1,4 @@
-// Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero, and pairs.
+// Reductions composed of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero, and pairs of results.
 #include <array>
 #include <cmath>
 
@@ -16,7 +16,7 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 
 namespace {
 
-// The root, with the gradient 0 at 0 (where it is infinite), as PyTorch gives std and norm there.
+// The square root with gradient 0 at 0 (where it would be infinite), as in PyTorch's std and norm.
 Tensor root(const Tensor& x) {
   const Tensor zero = eq(x, Tensor(0.0));
   return where(zero, Tensor(0.0), sqrt(where(zero, Tensor(1.0), x)));
@@ -31,8 +31,8 @@ struct StdOp : Over {
   static void samples(Samples& s);
 };
 
-// The norm for p = 2 on the CPU, which reads halves as they are: result 1 is that of halves before it is rounded.
-// Everywhere else Norm is made of operators.
+// The norm for p = 2 on the CPU, which reads f16 and bf16 directly: result 1 is the unrounded norm for these. In all
+// other cases Norm is composed of operators.
 struct EuclideanNorm : Over {
   static constexpr auto name = "norm";
   static constexpr const char* args[] = {"x"};
@@ -75,7 +75,7 @@ struct Norm : Over {
     check_floating(x);
     check(!std::isnan(op.p), "p is not a number");
     if (op.p == 2) return root(sum(square(x), op.dims, op.keepdim));
-    if (op.p == 0) {  // with a gradient of 0: `never` is false
+    if (op.p == 0) {  // with gradient 0: `never` is always false
       const Tensor never = lt(x, x);
       return sum(where(never, x, cast(ne(x, Tensor(0.0)), x.dtype())), op.dims, op.keepdim);
     }
@@ -84,7 +84,7 @@ struct Norm : Over {
     const Tensor total = sum(power(abs(x), op.p), op.dims, op.keepdim);
     return power(total, 1 / op.p);
   }
-  // x^p for x >= 0, with the gradient 0 at 0.
+  // x^p for x >= 0, with gradient 0 at 0.
   static Tensor power(const Tensor& x, double p) {
     const Tensor zero = eq(x, Tensor(0.0));
     return where(zero, Tensor(std::pow(0.0, p)), pow(where(zero, Tensor(1.0), x), p));
@@ -92,7 +92,7 @@ struct Norm : Over {
   static void samples(Samples& s);
 };
 
-// nansum on the CPU where no gradient is recorded, in one pass.
+// nansum on the CPU when no gradient is recorded, in one pass.
 struct NanSum : Over {
   static constexpr auto name = "nansum";
   static constexpr const char* args[] = {"x"};
@@ -247,7 +247,7 @@ Tensor count_nonzero_of(const Tensor& x, const Dims& dims, bool keepdim) {
   return sum(x.dtype() == boolean ? x.detach() : ne(x, Tensor(0)), dims, keepdim);
 }
 
-// any and all on the CPU, of booleans and of u8.
+// any and all on the CPU, for bool and u8.
 template <bool every> struct Truth : Over {
   static constexpr auto name = every ? "all" : "any";
   static constexpr const char* args[] = {"x"};

@@ -1,6 +1,6 @@
-// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank. On the CPU a kernel. On other devices one-sided
-// Jacobi rotations (Hestenes, 1958; Golub and Van Loan, Matrix Computations, 8.6) on whole batches, n / 2 disjoint
-// pairs of columns at once, made of operators: for matrices of some dozens of columns. Read first:
+// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank. A kernel on the CPU. On other devices one-sided
+// Jacobi rotations (Hestenes, 1958; Golub and Van Loan, Matrix Computations, 8.6), composed of operators on whole
+// batches, n / 2 disjoint column pairs at once: for matrices of some dozens of columns. Read first:
 // ops/linalg_solve.cpp.
 #include <algorithm>
 #include <cmath>
@@ -25,8 +25,8 @@ using linalg::check_precise;
 
 TensorOptions options_of(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
 
-// Columns i and half + i meet in a round. The next round's places: column 0 stays, the others go round, so that every
-// two meet once in 2 half - 1 rounds (as in a tournament).
+// In each round columns i and half + i are paired. Returns the column order of the next round: column 0 stays and the
+// others rotate, so that all pairs meet once in 2 half - 1 rounds (a round-robin tournament).
 Tensor next_places(std::int64_t half, Device device) {
   std::vector<std::int64_t> from;
   for (std::int64_t i = 0; i < half; ++i) from.push_back(i == 0 ? 0 : i == 1 ? half : i - 1);
@@ -37,13 +37,13 @@ Tensor next_places(std::int64_t half, Device device) {
 
 struct Columns {
   Tensor u, s, v;
-};  // [B, m, n], [B, n] falling, [B, n, n] for a [B, m, n] with m >= n
+};  // [B, m, n], [B, n] descending, [B, n, n] for a [B, m, n] with m >= n
 
 Columns jacobi(const char* name, const Tensor& a) {
   check_may_look(name, a);
   const std::int64_t batch = a.size(0), m = a.size(1), n = a.size(2), half = (n + 1) / 2, width = 2 * half;
   const double tolerance = epsilon_of(a.dtype()) * std::sqrt(static_cast<double>(std::max<std::int64_t>(m, 1)));
-  // a above the identity: what happens to the columns of a happens to those of v. An odd n gets a column of zeros.
+  // a stacked on the identity: rotations of a's columns are applied to those of v too. An odd n gets a column of zeros.
   Tensor all = cat({width > n ? cat({a, zeros({batch, m, 1}, options_of(a))}, 2) : a,
                     expand(linalg::identity(a, width), {batch, width, width})},
                    1);
@@ -58,7 +58,7 @@ Columns jacobi(const char* name, const Tensor& a) {
                    top_q = slice(q, 1, 0, m);
       const Tensor pp = sum(square(top_p), {1}, true), qq = sum(square(top_q), {1}, true),
                    pq = sum(top_p * top_q, {1}, true);
-      // A column that is nothing but rounding errors is never orthogonal to the others: leave it.
+      // Columns that are only rounding errors never become orthogonal to the others: skip them.
       const Tensor size = sqrt(pp) * sqrt(qq), noise = minimum(pp, qq) <= negligible;
       const Tensor cosine = where(noise, zeros_like(pq), abs(pq) / where(noise, ones_like(size), size));
       const Tensor turns = cosine > tolerance, divisor = where(turns, 2.0 * pq, ones_like(pq));
@@ -68,11 +68,11 @@ Columns jacobi(const char* name, const Tensor& a) {
       worst = maximum(worst, max(cosine));
       all = index_select(cat({c * p - s * q, s * p + c * q}, 2), 2, places);
     }
-    turned = (worst > (sweep < 10 ? tolerance : 10 * tolerance)).item<bool>();  // rounding may keep a last bit moving
+    turned = (worst > (sweep < 10 ? tolerance : 10 * tolerance)).item<bool>();  // rounding may keep the last bit moving
   }
   Tensor w = slice(all, 1, 0, m), v = slice(all, 1, m);
   Tensor s = norm(w, 2, {1});
-  // The column of zeros is the only one with a part in the last row of v; it goes last, and then away.
+  // The padding column is the only one with a nonzero last row of v; it is sorted last and then removed.
   const Tensor key = width > n ? where(select(v, 1, n) == 0.0, s, full_like(s, -1)) : s;
   const Tensor order = argsort(-key, 1), by_column = expand(unsqueeze(order, 1), {batch, m, width});
   w = slice(gather(w, 2, by_column), 2, 0, n);
@@ -81,7 +81,7 @@ Columns jacobi(const char* name, const Tensor& a) {
   const Tensor divisor = unsqueeze(where(s == 0.0, ones_like(s), s), 1);
   return {contiguous(w / divisor), contiguous(s), contiguous(v)};
 }
-// The same by the kernel. u and vh are undefined without vectors.
+// The same by the CPU kernel. Without `vectors` u and vh are undefined.
 SvdResult by_kernel(const char* name, const Tensor& a, bool vectors) {
   const ProfileRange range(ProfileKind::op, name, &a);
   const bool wide = a.size(1) < a.size(2);
@@ -99,7 +99,7 @@ SvdResult by_kernel(const char* name, const Tensor& a, bool vectors) {
   if (!vectors) return {Tensor(), s, Tensor()};
   return wide ? SvdResult{transpose(v_t), s, u_t} : SvdResult{transpose(u_t), s, v_t};
 }
-// Without a gradient, of a batch [B, m, n].
+// Without a gradient, for a batch [B, m, n].
 SvdResult decompose(const char* name, const Tensor& a, bool vectors = true) {
   check_may_look(name, a);
   check_may_read(name, a, "it turns until nothing is left to turn");
@@ -112,7 +112,7 @@ void check_matrices(const char* name, const Tensor& a) {
   check(a.dim() >= 2, name, ": needs matrices [..., m, n], got ", a);
 }
 
-// u, s and vh one after another in one row of each matrix, since a function has one result: [B, m k + k + k n].
+// u, s and vh concatenated in one row per matrix, returned as a single result: [B, m k + k + k n].
 struct Svd {
   static constexpr auto name = "svd";
   static constexpr Dtype cast_inputs = f32;
@@ -150,7 +150,7 @@ struct Svd {
 struct Svdvals {
   static constexpr auto name = "svdvals";
   static constexpr Dtype cast_inputs = f32;
-  bool with_vectors = true;  // for a gradient
+  bool with_vectors = true;  // needed for a gradient
   Tensor forward(Saved& saved, const Tensor& a) const {
     check_precise(name, a);
     const SvdResult r = decompose(name, a, with_vectors);
@@ -163,8 +163,8 @@ struct Svdvals {
     return {matmul(r.u * unsqueeze(g, 1), r.vh)};
   }
 };
-// R^-1 Q^T where a = Q R, or that of the transpose. Of full rank a matrix is for certain where the Frobenius norms of R
-// and its inverse, whose product is at least the condition number, say so; undefined where one of them does not.
+// R^-1 Q^T for a = Q R, or the same for the transpose. Valid only for a matrix of certainly full rank: the product of
+// the Frobenius norms of R and its inverse bounds the condition number. Undefined if one in the batch fails that test.
 Tensor by_qr(const Tensor& a, double part) {
   if (!linalg::has_kernels(a) || a.numel() == 0) return {};
   const bool wide = a.size(1) < a.size(2);
@@ -172,7 +172,7 @@ Tensor by_qr(const Tensor& a, double part) {
   const Tensor unit = expand(linalg::identity(a, f.r.size(1)), f.r.sizes());
   const Tensor inverse = linalg::substitute(f.r, unit, true);
   const Tensor condition = norm(f.r, 2, {1, 2}) * norm(inverse, 2, {1, 2});
-  if (!all(condition * part < 1.0).item<bool>()) return {};  // also for NaN
+  if (!all(condition * part < 1.0).item<bool>()) return {};  // also true for NaN
   const Tensor y = matmul(inverse, transpose(f.q));
   return wide ? contiguous(transpose(y)) : y;
 }
@@ -202,7 +202,7 @@ struct Pinv {  // Golub and Pereyra, 1973
   }
 };
 
-// --- samples. Signs of vectors are free, so what is compared does not depend on them. ---
+// --- samples. Only results that do not depend on the vectors' arbitrary signs are compared. ---
 void svd_samples(Samples& s) {
   const auto f = [](const Tensors& x) {
     const SvdResult r = svd(x[0]);

@@ -1,4 +1,4 @@
-// Methods of Tensor that are shorthands for operators, and indexing with [].
+// Tensor methods that forward to operators, and indexing with [].
 #include "core/ops.h"
 
 namespace mantissa {

@@ -5,7 +5,7 @@
 namespace mantissa {
 namespace {
 
-// In f32 beside halves, so that each gradient is rounded once.
+// f16 and bf16 converted to f32, so that each gradient is rounded once.
 Tensor wide(const Tensor& t) { return is_half(t.dtype()) ? cast(t, f32) : t; }
 
 struct LerpOp : pointwise::Lerp {
@@ -48,7 +48,7 @@ struct LerpOp : pointwise::Lerp {
   }
 };
 
-// x and value times a product or quotient; integers stay integers.
+// x plus value times a product or quotient; integers stay integers.
 template <class F, class Self> struct Addc : F {
   static constexpr bool takes_host_numbers = true;
   static constexpr const char* args[] = {"x", "tensor1", "tensor2"};

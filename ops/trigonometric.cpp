@@ -13,7 +13,7 @@ struct Atan2Op : Binary<Atan2, Atan2Op> {
                  [](Grad g, In<0> a, In<1> b) { return -(g * a * scale(g, a, b)); });
   }
   static Tensor scale(const Tensor& g, const Tensor& a, const Tensor& b) {
-    // In the result's dtype: the square of an integer may be too large for its own.
+    // In the result's dtype: the square of an integer may overflow its own.
     const Tensor r = square(cast(a, g.dtype())) + square(cast(b, g.dtype())), zero = eq(r, Tensor(0.0));
     return where(zero, Tensor(0.0), reciprocal(where(zero, Tensor(1.0), r)));
   }

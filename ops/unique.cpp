@@ -11,7 +11,7 @@
 namespace mantissa {
 namespace {
 
-// Runs of equal elements of a vector: the first of each, the number of its run for every element, lengths.
+// Runs of equal elements of a vector: the first of each, the run number of every element, and lengths.
 UniqueResult runs_of(const Tensor& x) {
   const TensorOptions o{.dtype = i64, .device = x.device()};
   if (x.numel() == 0) return {x, zeros({0}, o), zeros({0}, o)};
@@ -21,8 +21,8 @@ UniqueResult runs_of(const Tensor& x) {
   return {masked_select(x, begins), run, bincount(run)};
 }
 
-// Integers in a range no longer than a few times their number are counted instead of sorted. Empty results where x is
-// not so.
+// Integers whose range is at most a few times their number are counted instead of sorted. Returns empty results if x
+// does not qualify.
 UniqueResult by_counting(const Tensor& x) {
   constexpr std::int64_t few = 2, least = 64;
   const std::int64_t n = x.numel();
@@ -35,7 +35,7 @@ UniqueResult by_counting(const Tensor& x) {
   return {cast(found + low, x.dtype()), index_select(place, 0, from_low), index_select(counts, 0, found)};
 }
 
-// The order of the rows of x [n, m], first element first; rows that are equal stay as they stand. NaN comes last.
+// The stable lexicographic order of the rows of x [n, m]. NaN comes last.
 Tensor order_of_rows(const Tensor& x) {
   const Tensor rows = contiguous(is_half(x.dtype()) ? cast(x, f32) : x).to(cpu);
   const std::int64_t n = rows.size(0), m = rows.size(1);
@@ -54,7 +54,7 @@ Tensor as_rows(const Tensor& x, int dim) {
   const Tensor front = movedim(x.detach(), dim, 0);
   return reshape(front, {front.size(0), front.size(0) > 0 ? front.numel() / front.size(0) : 0});
 }
-// Runs of equal rows. `values` are the numbers of their first rows.
+// Runs of equal rows. `values` holds the index of the first row of each.
 UniqueResult runs_of_rows(const Tensor& rows) {
   const TensorOptions o{.dtype = i64, .device = rows.device()};
   const std::int64_t n = rows.size(0);

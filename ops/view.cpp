@@ -1,5 +1,5 @@
-// Operators that make views: the result shares storage with the input. Their gradients are views
-// again, or a part of the input's gradient (slice).
+// Operators that return views: the result shares storage with the input. Their gradients are views too, or a part of
+// the input's gradient (slice).
 #include <algorithm>
 
 #include "autograd/part.h"
@@ -18,7 +18,7 @@ namespace {
 
 using autograd::Part;
 
-struct Reshape {  // only where strides allow; the public reshape() copies otherwise
+struct Reshape {  // only if the strides allow it; the public reshape() copies otherwise
   static constexpr auto name = "reshape";
   static constexpr const char* args[] = {"x"};
   Dims shape;
@@ -109,7 +109,7 @@ struct Expand {
     }
     return x.raw_view(sizes, broadcast_strides(x.sizes(), x.strides(), sizes));
   }
-  static constexpr auto vjp() {  // the node sums over what was repeated
+  static constexpr auto vjp() {  // the node sums over the expanded dimensions
     return rules([](Grad g) -> Tensor { return g; });
   }
   void onnx(OnnxCall& c) const {
@@ -140,7 +140,7 @@ struct Slice {
       return std::min(std::max<std::int64_t>(i < 0 ? i + size : i, 0), size);
     };
     const std::int64_t from = wrap(begin), to = std::max(wrap(end), from);
-    // no sum that a huge step could overflow
+    // written so that a huge step cannot overflow
     return {sizes, d, from, to > from ? (to - from - 1) / step + 1 : 0, step};
   }
   Tensor view(const Tensor& x) const {
@@ -165,7 +165,7 @@ struct Slice {
   }
 };
 
-// Zeros with g where the slice was. Only a recorded backward runs it, see autograd/part.h.
+// Zeros with g in place of the slice. Runs only in a recorded backward pass, see autograd/part.h.
 struct SliceBackward {
   static constexpr auto name = "slice_backward";
   static constexpr const char* args[] = {"gradient"};

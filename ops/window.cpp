@@ -1,4 +1,4 @@
-// Windows of signal processing, computed on the host in f64 and kept on the device as other tables are.
+// Window functions of signal processing, computed on the host in f64 and cached on the device (ops/device_table.h).
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -13,7 +13,7 @@
 namespace mantissa {
 namespace {
 
-// f of the place from 0 to 1.
+// f at positions from 0 to 1.
 template <class F> Tensor window(const char* name, std::int64_t count, bool periodic, const TensorOptions& o, F f) {
   check(count >= 0, name, ": the length must not be negative, got ", count);
   check_length(name, "the length", count);
@@ -43,7 +43,7 @@ Tensor bartlett_window(std::int64_t count, bool periodic, TensorOptions o) {
   return window("bartlett_window", count, periodic, o, [](double t) { return 1 - std::abs(2 * t - 1); });
 }
 Tensor kaiser_window(std::int64_t count, bool periodic, double beta, TensorOptions o) {
-  // exp(beta) must be a number
+  // exp(beta) must be finite
   check(beta >= 0 && beta <= 700, "kaiser_window: beta must lie between 0 and 700, got ", beta);
   return window("kaiser_window", count, periodic, o, [=](double t) {
     const double x = 2 * t - 1;
