@@ -1,5 +1,5 @@
-// Whether two results are the same up to rounding, found where they lie: the tuner (cuda/tuner.cpp) asks this of every
-// way it tries, and gigabytes that were read by the host instead would take longer than all it times.
+// Compares two results up to rounding, on the device: the tuner (cuda/tuner.cpp) does this for every way it tries, and
+// reading gigabytes on the host would take longer than the timing.
 #include <bit>
 
 #include "core/kernel.h"
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t most_blocks = 1024;
 
-// found: the bits of the largest |a|, of the largest |a - b|, and of 1 where one alone is finite and far from overflow.
-// Of floats that are not negative, the larger has the larger bits.
+// found: the bits of max |a|, of max |a - b|, and of 1 if exactly one is finite and far from overflow. Bit patterns of
+// nonnegative floats order as the values do.
 __global__ void agree_kernel(RowOperand a, RowOperand b, std::int64_t n, float nearly_infinite, unsigned* found) {
   __shared__ float scratch[32];
   float most[3] = {0, 0, 0};

@@ -1,5 +1,5 @@
-// The attention kernels of core/attention.h: views of any rank as one problem, the arithmetic for its dtype and width,
-// and the sums of dy * y that its backward pass wants.
+// The attention kernels of core/attention.h: maps views of any rank to one problem, selects the arithmetic for its
+// dtype and head size, and computes the sums of dy * y for the backward pass.
 #include "core/attention.h"
 
 #include <string>
@@ -22,7 +22,7 @@ void run_f64(const AttentionProblem& p, int width, bool backward);
 
 namespace {
 
-inline constexpr float most_hidden = -3e38f;  // finite: infinities would meet in cuDNN's differences
+inline constexpr float most_hidden = -3e38f;  // finite, because cuDNN would subtract infinities
 
 void run(const AttentionProblem& p, bool backward) {
   const int width = std::max(p.width, p.v_width);
@@ -36,7 +36,7 @@ void run(const AttentionProblem& p, bool backward) {
   ways[p.rounds_weights][p.dtype == bf16][width <= 32 ? 0 : width <= 64 ? 1 : width <= 128 ? 2 : 3](p, backward);
 }
 
-// What cuDNN wants of a mask, and what it leaves undone.
+// Converts a mask to the additive form that cuDNN takes.
 __global__ void attention_bias_kernel(AttentionProblem p, AttentionBias b) {
   const std::int64_t n = b.sizes[0] * b.sizes[1] * b.sizes[2] * b.sizes[3];
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
@@ -51,7 +51,7 @@ __global__ void attention_bias_kernel(AttentionProblem p, AttentionBias b) {
     b.data[i] = added < most_hidden ? most_hidden : added;
   }
 }
-// A warp for each query: one that may look at nothing gets zeros and an infinite lse, as our kernels give it.
+// One warp per query: a fully masked query gets zeros and an infinite lse, as in our own kernels.
 __global__ void attention_blind_kernel(AttentionProblem p) {
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= p.batch * p.heads * p.queries) return;
@@ -65,7 +65,7 @@ __global__ void attention_blind_kernel(AttentionProblem p) {
   if (threadIdx.x == 0) *lse = __builtin_huge_valf();
 }
 
-// A warp for each query.
+// One warp per query.
 template <class C> __global__ void attention_delta_kernel(AttentionProblem p) {
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= p.batch * p.heads * p.queries) return;
@@ -100,7 +100,8 @@ void attention_backward(const AttentionProblem& p) {
 
 namespace {
 
-// [..., heads, length, width] as [batch, heads, length, width] without a copy; false where strides do not allow it.
+// Views [..., heads, length, width] as [batch, heads, length, width] without a copy; false if the strides do not allow
+// it.
 bool fold(const View& v, bool dense_rows, View* folded) {
   const int rank = v.dim();
   *folded = v;
@@ -130,7 +131,7 @@ class Folded {
  private:
   Tensor copy_;
 };
-// The same for a result; finish() moves a copy to where it belongs.
+// The same for a result; finish() copies back if it was a copy.
 class FoldedResult {
  public:
   explicit FoldedResult(const View& v) : target_(v) {
@@ -171,7 +172,7 @@ std::string key_of(const AttentionProblem& p) {
                 p.mask ? " mask" : "", p.dropout > 0 ? " dropout" : "", " rows ", p.q.row, " ", p.k.row, " ", p.v.row);
 }
 
-// The mask of a problem as cuDNN takes it.
+// The problem's mask in cuDNN's form.
 struct BiasOf {
   BiasOf(const AttentionProblem& p, Device device) {
     if (!p.mask) return;
@@ -184,8 +185,8 @@ struct BiasOf {
   AttentionBias bias;
   Tensor memory;
 };
-// Way number 0 is our own kernels: they are what is used untimed, and what cuDNN's plans are held against. The others
-// are these plans. cuDNN rounds weights, and draws other random numbers than we do.
+// Way 0 is our own kernels: the default without timing, and the reference for cuDNN's plans, which are the other ways.
+// cuDNN rounds weights, and its dropout uses other random numbers than ours.
 bool run_way(std::size_t way, const AttentionProblem& p, bool backward, Device device) {
   if (way == 0) return backward ? attention_backward(p) : attention_forward(p), true;
   const BiasOf mask(p, device);
@@ -203,7 +204,7 @@ std::vector<Way> ways_for(const AttentionProblem& p, bool backward, Device devic
   return ways;
 }
 
-// What key_of says.
+// The same information as key_of, as numbers.
 KeyNumbers<13> numbers_of(const AttentionProblem& p, bool backward) {
   return {p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.width, p.v_width, p.q.row, p.k.row, p.v.row,
           current_device(), static_cast<std::int64_t>(p.dtype),

@@ -1,16 +1,16 @@
-// FlashAttention-2 (Dao, 2023): a block owns some rows of the result and walks over tiles of the other side, so that
-// scores live in registers only. Forward owns queries and keeps a running maximum and sum (Milakov and Gimelshein,
-// 2018). Backward computes weights again from the saved log-sum-exp, in two kernels without atomics: one owns queries
-// and sums dq, one owns keys and sums dk and dv. Both want delta, the sum of dy * y of a query. Every sum has one
-// order, so results repeat bitwise.
+// FlashAttention-2 (Dao, 2023): a block owns some rows of the result and iterates over tiles of the other operand, so
+// scores stay in registers. Forward owns queries and keeps a running maximum and sum (Milakov and Gimelshein, 2018).
+// Backward recomputes the weights from the saved log-sum-exp, in two kernels without atomics: one owns queries and
+// accumulates dq, one owns keys and accumulates dk and dv. Both need delta, the sum of dy * y per query. Every sum has
+// a fixed order, so results are bitwise reproducible.
 //
-// An arithmetic `A` says how a block multiplies tiles and which elements of a product a thread holds:
-//   Compute, Stored                types of registers and of memory
-//   threads, rows, columns, width  of a block; of its own tile and of the walked tiles; padded width of a head
-//   stages                         2: the next tile is fetched while this one is used
-//   slots, score_columns, result_columns   rows that a thread has a part of, and how many columns of each
+// An arithmetic `A` defines how a block multiplies tiles and which elements of a product each thread holds:
+//   Compute, Stored                types in registers and in memory
+//   threads, rows, columns, width  threads of a block; rows of its own tile and of the other tiles; padded head size
+//   stages                         2: the next tile is prefetched while this one is used
+//   slots, score_columns, result_columns   rows that a thread holds part of, and the number of columns of each
 //   lanes                          neighbouring threads that share a row
-//   row_of(slot), column_of(i)     where these are in a tile
+//   row_of(slot), column_of(i)     their positions in a tile
 //   Scores, Result                 .at(slot, i) is an element of an own-rows x columns or own-rows x width product
 //   tile_bytes(rows), spare_bytes  shared memory
 //   fetch(shared, source, stride, first, end, used, rows), commit(), wait()
@@ -37,7 +37,7 @@ template <class T> __device__ inline T* row_pointer(const AttentionRows& r, std:
   return static_cast<T*>(r.data) + batch * r.batch + head * r.head;
 }
 
-// Where a block stands: one head, and a stretch of its own rows.
+// A block's work: one head, and a range of its own rows.
 struct Place {
   std::int64_t batch, head, first;
 };
@@ -54,7 +54,7 @@ template <class C> struct ScoreOf {
 
   __device__ ScoreOf(const AttentionProblem& problem, std::int64_t b, std::int64_t h)
       : p(problem), batch(b), head(h), scale(static_cast<C>(problem.scale * log2_e)) {}
-  // inside: the tile has neither a border nor the diagonal in it.
+  // inside: the tile contains neither a border nor the diagonal.
   __device__ C operator()(C product, std::int64_t query, std::int64_t key, bool inside) const {
     if (!inside && (key >= p.keys || query >= p.queries || (p.causal && key > query))) return -infinity<C>();
     C s = product * scale;
@@ -71,10 +71,10 @@ template <class C> struct ScoreOf {
   }
 };
 
-// Which weights of one head dropout keeps. Neighbours are mostly found in the words of the counter before.
+// Whether dropout keeps a weight of one head. Neighbours mostly use the same Philox counter, whose words are cached.
 struct Keeper {
   const AttentionProblem& p;
-  std::uint64_t first, seed, offset;  // first: number of the head's first weight
+  std::uint64_t first, seed, offset;  // first: index of the head's first weight
   std::uint64_t group = ~std::uint64_t{0};
   float probability;
   Philox::Words words;
@@ -107,8 +107,8 @@ template <class A, class Fold> __device__ inline typename A::Compute fold_lanes(
   return v;
 }
 
-// Tiles [begin, end) that a block walks over, two operands each: f(tile, first operand, second operand) in shared
-// memory. fetch(tile, a, b) starts the copies of one.
+// Iterates over tiles [begin, end), two operands each: f(tile, first operand, second operand) in shared memory.
+// fetch(tile, a, b) starts the copies of one tile.
 template <class A, class Fetch, class F>
 __device__ inline void walk(char* shared, std::int64_t begin, std::int64_t end, Fetch&& fetch, F&& f) {
   constexpr int bytes = A::tile_bytes(A::columns);
@@ -120,7 +120,7 @@ __device__ inline void walk(char* shared, std::int64_t begin, std::int64_t end, 
   for (std::int64_t tile = begin; tile < end; ++tile) {
     if constexpr (A::stages == 2) {
       A::wait();
-      __syncthreads();  // this tile has arrived for everybody, and the one before it has been read by everybody
+      __syncthreads();  // this tile has arrived for all threads, and all have read the previous one
       if (tile + 1 < end) fetch(tile + 1, slot(tile + 1), slot(tile + 1) + bytes);
       A::commit();
     } else {
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
   char* const own = shared;
   char* const walked = own + A::tile_bytes(A::rows);
   char* const spare = walked + 2 * A::stages * A::tile_bytes(A::columns);
-  const Place at = place_of(tiles, p.heads, A::rows, true);  // long rows of a causal problem go first
+  const Place at = place_of(tiles, p.heads, A::rows, true);  // long rows of a causal problem are scheduled first
   const std::int64_t kv_head = at.head / (p.heads / p.kv_heads);
   const T* k = row_pointer<const T>(p.k, at.batch, kv_head);
   const T* v = row_pointer<const T>(p.v, at.batch, kv_head);
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
         top = w.at(s, i) > top ? w.at(s, i) : top;
       }
       top = fold_lanes<A>(top, [](C a, C b) { return a > b ? a : b; });
-      const C base = top == -infinity<C>() ? C(0) : top;  // so far this query may look at nothing
+      const C base = top == -infinity<C>() ? C(0) : top;  // so far every key is masked
       const C shrink = exp2_of(highest[s] - base);
       highest[s] = top;
       C sum = 0;
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
   store_rows<A>(p.y, at, p.queries, p.v_width, sums, factors);
 }
 
-// In units of log(2); infinity, which makes every weight zero, for a query that may look at nothing or does not exist.
+// lse in units of log(2); infinity, which makes every weight zero, for a query with every key masked or out of range.
 template <class C>
 __device__ inline C stored_lse(const AttentionProblem& p, std::int64_t base, std::int64_t query) {
   return query < p.queries ? static_cast<const C*>(p.lse)[base + query] * static_cast<C>(log2_e) : infinity<C>();
@@ -233,8 +233,8 @@ __device__ inline C stored_delta(const AttentionProblem& p, std::int64_t base, s
   return query < p.queries ? static_cast<const C*>(p.delta)[base + query] : C(0);
 }
 
-// What both backward kernels make of a product of q and k and one of dy and v: the weight without what dropout drops
-// (not yet divided by what it keeps), and the gradient of the score.
+// For both backward kernels, from the products q k^T and dy v^T: the weight after dropout (not yet divided by the keep
+// probability), and the gradient of the score.
 template <class C> struct Derivative {
   const AttentionProblem& p;
   ScoreOf<C> score;
@@ -254,7 +254,7 @@ template <class C> struct Derivative {
   }
 };
 
-// for_delta: not dq, but delta from weights and dy v instead of from y, which may have been rounded.
+// for_delta: computes, instead of dq, delta from the weights and dy v, because y may have been rounded.
 template <class A, bool for_delta>
 __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProblem p, std::int64_t tiles) {
   using C = typename A::Compute;
@@ -322,7 +322,7 @@ __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProbl
   }
 }
 
-// for_dk, for_dv: which of the two is wanted; wide heads have registers for one at a time.
+// for_dk, for_dv: which of the two are computed; wide heads have registers for only one at a time.
 template <class A, bool for_dk, bool for_dv>
 __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProblem p, std::int64_t tiles) {
   using C = typename A::Compute;
@@ -341,7 +341,7 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
   if (for_dk) A::fetch(own_v, v, p.v.row, at.first, p.keys, p.v_width, A::rows);
   typename A::Result dk, dv;
 
-  // One walk over the queries of all heads that look at this one.
+  // One pass over the queries of all heads that attend to this one.
   const std::int64_t query_tiles = (p.queries + A::columns - 1) / A::columns, diagonal = at.first / A::columns;
   const std::int64_t from = !p.causal ? 0 : diagonal < query_tiles ? diagonal : query_tiles;
   const std::int64_t per_head = query_tiles - from;
@@ -401,7 +401,7 @@ void launch_tiles(const char* name, void (*kernel)(P...), const AttentionProblem
 template <class A> void launch_forward(const AttentionProblem& p) {
   launch_tiles<A>("attention", attention_forward_kernel<A>, p, p.queries, p.heads, 1);
 }
-// at_once: dk and dv in one walk. finds_delta: p.delta is not there yet.
+// at_once: dk and dv in one pass. finds_delta: p.delta has not been computed yet.
 template <class A, bool at_once, bool finds_delta> void launch_backward(const AttentionProblem& p) {
   if constexpr (finds_delta) {
     launch_tiles<A>("attention_delta_of_weights", attention_dq_kernel<A, true>, p, p.queries, p.heads, 2);

@@ -1,10 +1,10 @@
-// The arithmetic of attention on Tensor Cores: mma.sync with sums in f32. A warp owns 16 * pieces rows, so a row lies
-// with four neighbouring lanes and weights need not leave their registers to become an operand of the next product.
-// There they are halves again: rounded where autocast asks for speed (FlashAttention's choice), else (`exact`) the
-// sum of two halves, a half and what it leaves of the weight, and a product for each: 2^-22 of a weight is lost in
-// f16 and 2^-17 in bf16, both far below the rounding of the result. For the same reason delta does not come from the
-// rounded y then. Tiles arrive by cp.async; their 16-byte chunks are swizzled as in amp/kernels/gemm_mma.cuh, so that
-// ldmatrix meets no bank conflicts.
+// Attention arithmetic on Tensor Cores: mma.sync with f32 accumulation. A warp owns 16 * pieces rows, so a row is held
+// by four neighbouring lanes, and the weights stay in registers to become an operand of the next product. For that they
+// are converted back to 16 bits: rounded (as FlashAttention does) where autocast asks for speed, else (`exact`) as the
+// sum of two 16-bit values, the rounded weight and the remainder, with one product each: the error is 2^-22 of a weight
+// in f16 and 2^-17 in bf16, far below the rounding of the result. For the same reason `exact` does not compute delta
+// from the rounded y. Tiles are loaded by cp.async; their 16-byte chunks are swizzled as in amp/kernels/gemm_mma.cuh,
+// so that ldmatrix has no bank conflicts.
 #pragma once
 
 #include <type_traits>
@@ -35,12 +35,13 @@ template <class T, int width_, int pieces, int columns_, bool exact> struct Tens
   __device__ static int row_of(int slot) { return first_row() + 8 * slot + lane() / 4; }
   __device__ static int column_of(int i) { return i / 2 * 8 + lane() % 4 * 2 + i % 2; }
 
-  // Rows of 64 bytes: two share a line of 128, so the pair number is mixed in.
+  // Rows of 64 bytes: two share a 128-byte line, so the pair number is mixed into the swizzle.
   __device__ static int offset(int row, int c) {
     return (row * row_chunks + (row_chunks == 4 ? c ^ ((row >> 1) & 3) : c ^ (row & 7))) * 16;
   }
 
-  // Rows [first, first + count) of a matrix with `end` rows; what lies beyond it, and beyond `used` columns, is zero.
+  // Loads rows [first, first + count) of a matrix with `end` rows; elements beyond it, and beyond `used` columns, are
+  // zero.
   __device__ static void fetch(char* to, const T* from, std::int64_t stride, std::int64_t first, std::int64_t end,
                                int used, int count) {
     const bool whole = (stride % chunk) == 0 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0;  // for all threads
@@ -62,9 +63,9 @@ template <class T, int width_, int pieces, int columns_, bool exact> struct Tens
   __device__ static void commit() { ptx::copy_async_commit(); }
   __device__ static void wait() { ptx::copy_async_wait<0>(); }
 
-  // s = own @ other^T over the width of a head.
+  // s = own @ other^T over the head size.
   __device__ static void scores(Scores& s, const char* own, const char* other) {
-    const int line = lane() % 8, lower = lane() / 8 % 2 * 8, right = lane() / 16;  // whose address this lane gives
+    const int line = lane() % 8, lower = lane() / 8 % 2 * 8, right = lane() / 16;  // the row address of this lane
 #pragma unroll
     for (int m = 0; m < pieces; ++m) {
 #pragma unroll
@@ -96,7 +97,7 @@ template <class T, int width_, int pieces, int columns_, bool exact> struct Tens
     half.bits = static_cast<std::uint16_t>(bits);
     return static_cast<float>(half);
   }
-  // Two numbers as halves, and what is left of them.
+  // Packs two floats as 16-bit values, leaving the remainders in `low` and `high`.
   template <class U> __device__ static std::uint32_t take_pair(float& low, float& high) {
     const U a(low), b(high);
     low -= static_cast<float>(a);
@@ -104,9 +105,9 @@ template <class T, int width_, int pieces, int columns_, bool exact> struct Tens
     return a.bits | static_cast<std::uint32_t>(b.bits) << 16;
   }
 
-  // r += s @ other. An accumulator of two neighbouring 16x8 pieces has its elements where the left operand wants them.
-  // of_gradients: s has numbers of any size. The exponents of f16 do not reach as far as theirs; exactly, they and
-  // `other` become two bf16 each, which hold all of an f16.
+  // r += s @ other. The accumulators of two neighbouring 16x8 pieces already have the layout of the left operand.
+  // of_gradients: s may have any magnitude, beyond f16's exponent range; with `exact`, s and `other` are then split
+  // into two bf16 each, which represent an f16 exactly.
   template <bool of_gradients>
   __device__ static void multiply(Result& result, const Scores& s, const char* other, char*) {
     constexpr bool in_bfloat16 = exact && of_gradients && std::is_same_v<T, Half>;
@@ -154,7 +155,7 @@ template <class T, int width_, int pieces, int columns_, bool exact> struct Tens
   }
 };
 
-// What one width is computed with: more rows in a warp for forward, which has one result, than for backward with two.
+// The configuration for one head size: forward, with one result, has more rows per warp than backward with two.
 template <class T, int width, bool exact> void launch_mma(const AttentionProblem& p, bool backward) {
   if (backward) launch_backward<TensorCores<T, width, 1, width == 64 ? 64 : 32, exact>, width <= 128, exact>(p);
   else launch_forward<TensorCores<T, width, width <= 128 ? 2 : 1, width <= 64 ? 64 : 32, exact>>(p);

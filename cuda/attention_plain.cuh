@@ -1,13 +1,12 @@
-// The arithmetic of attention with ordinary multiplications, for f32 and f64: 256 threads as 16 x 16, each of which
-// holds every sixteenth row and every sixteenth column of a product. Rows in shared memory are one element longer than
-// a head, against bank conflicts.
+// Attention arithmetic with ordinary multiplication, for f32 and f64: 256 threads as 16 x 16, each with every sixteenth
+// row and column of a product. Rows in shared memory are padded by one element against bank conflicts.
 #pragma once
 
 #include "cuda/attention.cuh"
 
 namespace mantissa::cuda_backend::flash {
 
-template <class C, int width_, int each> struct Plain {  // each: rows, and columns of scores, that a thread has
+template <class C, int width_, int each> struct Plain {  // each: rows, and columns of scores, per thread
   using Compute = C;
   using Stored = C;
   static constexpr int threads = 256, width = width_, rows = 16 * each, columns = 16 * each, stages = 1;
@@ -53,8 +52,8 @@ template <class C, int width_, int each> struct Plain {  // each: rows, and colu
       }
     }
   }
-  // Weights go through shared memory. A row of them is written and read by the same sixteen lanes, so a warp waits only
-  // for itself.
+  // Weights pass through shared memory. A row is written and read by the same sixteen lanes, so syncing the warp is
+  // enough.
   template <bool of_gradients>
   __device__ static void multiply(Result& r, const Scores& s, const char* other, char* spare) {
     C* weights = reinterpret_cast<C*>(spare);
@@ -81,7 +80,7 @@ template <class C, int width_, int each> struct Plain {  // each: rows, and colu
   }
 };
 
-// Tiles as large as shared memory allows with four operands in it.
+// Tiles as large as shared memory allows for four operands.
 template <class C, int width> void launch_plain(const AttentionProblem& p, bool backward) {
   using A = Plain<C, width, (width <= 128 ? 4 : 2) / (sizeof(C) == 8 ? 2 : 1)>;
   if (backward) launch_backward<A, true, false>(p);

@@ -1,5 +1,5 @@
-// Batch norm where each channel of a sample is a plane of its own in memory, x as [samples, channels, inner].
-// Statistics take two passes over a stretch (mean, then squared deviations); the second one finds it in the cache.
+// Batch norm where each channel of a sample is a contiguous plane, x as [samples, channels, inner]. Statistics take two
+// passes over a stretch (mean, then squared deviations); the second one reads from the cache.
 #include "cuda/batch_norm.cuh"
 
 #include "core/kernel.h"
@@ -29,7 +29,7 @@ struct Planes {
   __host__ __device__ std::int64_t count() const { return samples * inner; }
 };
 
-// Few channels would not fill a GPU with one block each.
+// With few channels, one block per channel would not fill a GPU.
 Stretches stretches_of(const Planes& p) {
   const std::int64_t wanted = std::max<std::int64_t>(1, 512 / p.channels),
                      possible = std::max<std::int64_t>(1, p.count() / 2048);
@@ -41,7 +41,7 @@ Stretches stretches_of(const Planes& p) {
   return s;
 }
 
-// The block's stretch of its channel, dealt out to its threads: f(i), i the place of `width` neighbours in the tensor.
+// Distributes the block's stretch of its channel over its threads: f(i), i the memory index of `width` neighbours.
 template <int width, class F> __device__ inline void walk_stretch(const Planes& p, const Stretches& stretches, F&& f) {
   const std::int64_t begin = blockIdx.y * stretches.length, end = begin + stretches.elements(blockIdx.y);
   if (begin >= end) return;
@@ -82,8 +82,8 @@ __global__ void batch_norm_stretches(Planes p, Stretches stretches, C* partial, 
   store_partial(partial, p, mean, fold_block<Sum>(squares, scratch));
 }
 
-// Slots of the whole tensor; a pack never crosses a channel, because packs are used only
-// where inner is a multiple of 8.
+// Iterates over the whole tensor; a pack never spans two channels, because packs are used only if inner is a multiple
+// of 8.
 template <class C, int width>
 __global__ void batch_norm_apply(Planes p, RowOperand y, RowOperand x, RowOperand z, RowOperand weight, RowOperand bias,
                                  const C* means, const C* inv_stds, bool relu) {
@@ -103,7 +103,7 @@ __global__ void batch_norm_apply(Planes p, RowOperand y, RowOperand x, RowOperan
   }
 }
 
-// The gradient that passed the activation: y decides, or where there is none x, normalised.
+// The gradient after the ReLU mask, taken from y or, without y, from the normalized x.
 template <class C, int width>
 __device__ inline void mask(C (&u)[width], const C (&x)[width], const RowOperand& y, std::int64_t i,
                             const Normalise<C>& normalise) {
@@ -161,7 +161,7 @@ Grid grid_of_slots(std::int64_t n, int width) {
   g.blocks.x = static_cast<unsigned>(std::min<std::int64_t>(g.blocks.x, 4096));
   return g;
 }
-// Calls f.operator()<C, width>() with packs where planes allow them for all operands.
+// Calls f.operator()<C, width>(), with packs if the planes of all operands allow them.
 template <class F> void visit_planes(const Planes& p, Dtype dtype, std::initializer_list<View> operands, F&& f) {
   if (compute_dtype(dtype) == f64) f.template operator()<double, 1>();
   else if (plan_rows(p.inner, operands, f32).packs) f.template operator()<float, pack>();
@@ -235,7 +235,7 @@ void batch_norm_backward(const View& dx, const View& dweight, const View& dbias,
                          const View& weight, const View& mean, const View& inv_std, bool training) {
   backward({dx, dweight, dbias, View{}, g, x, weight, View{}, mean, inv_std, View{}, training, false});
 }
-// y, the result of batch_norm_act, where it had a z.
+// y: the result of batch_norm_act if it had a z.
 void batch_norm_act_backward(const View& dx, const View& dweight, const View& dbias, const View& dz, const View& g,
                              const View& x, const View& weight, const View& bias, const View& mean, const View& inv_std,
                              const View& y, bool training) {

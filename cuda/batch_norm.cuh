@@ -1,8 +1,8 @@
-// What the two ways of batch norm share: planes of one channel (cuda/batch_norm.cu) and channels that are neighbours in
-// memory (cuda/batch_norm_channels.cu). A channel's elements are cut into stretches, by shape alone; blocks sum their
-// stretch, and then a block joins what 32 channels' stretches gave, in a fixed order. Both ways can end in
-// y = max(0, normalised + z). Without z backward makes the mask again from x; with z it is that of the result y, and
-// the masked gradient, which is z's, is written by the first pass for the second to read.
+// Shared by the two implementations of batch norm: for planes of one channel (cuda/batch_norm.cu) and for channels that
+// are contiguous in memory (cuda/batch_norm_channels.cu). A channel's elements are split into stretches, depending on
+// the shape only; blocks sum one stretch each, then a block combines the stretches of 32 channels in a fixed order.
+// Both can end in y = max(0, normalized + z). Without z backward recomputes the ReLU mask from x; with z it takes the
+// mask from the result y, and the first pass writes the masked gradient (which is that of z) for the second to read.
 #pragma once
 
 #include "core/batch_norm.h"
@@ -14,13 +14,13 @@ void batch_norm_channels(const BatchNormForward& f);
 void batch_norm_channels_backward(const BatchNormGradient& f);
 
 struct Stretches {
-  std::int64_t total = 0, length = 1, count = 1;  // elements of a channel, of a stretch; stretches
+  std::int64_t total = 0, length = 1, count = 1;  // elements of a channel, of a stretch; number of stretches
   __device__ std::int64_t elements(std::int64_t s) const {
     return total - s * length < length ? total - s * length : length;
   }
 };
 
-// Sums over the threads of a block that have the same threadIdx.x, blockDim.y <= 32; all threads get the result.
+// Sums over the threads of a block with the same threadIdx.x, blockDim.y <= 32; all threads get the result.
 template <class C> __device__ inline C fold_down(C v, C (*scratch)[32]) {
   scratch[threadIdx.y][threadIdx.x] = v;
   __syncthreads();
@@ -45,8 +45,8 @@ struct RunningStatistic {
   }
 };
 
-// Statistics are of what elements are away from the first one of their channel: of x itself a large mean would be
-// rounded in every sum. `apart`: elements of x from one channel to the next.
+// Statistics are computed on differences from the first element of each channel: in sums of x itself a large mean would
+// cause rounding errors. `apart`: elements of x from one channel to the next.
 struct FirstElements {
   RowOperand x;
   std::int64_t apart, total;
@@ -55,9 +55,9 @@ struct FirstElements {
   }
 };
 
-// partial: of each stretch, the means of all channels, as distances from the first elements, and then the sums of
-// (x - mean)^2. The batch's mean and 1 / sqrt(biased variance + eps); running ones move towards mean and unbiased
-// variance. Without training the running statistics are used. Joining by Chan, Golub and LeVeque, 1979.
+// partial: per stretch, the means of all channels relative to the first elements, followed by the sums of (x - mean)^2.
+// Results: the batch's mean and 1 / sqrt(biased variance + eps); running statistics move towards the mean and unbiased
+// variance. Without training the running statistics are used. Combined as in Chan, Golub and LeVeque, 1979.
 template <class C>
 __global__ void __launch_bounds__(32 * joining_rows)
     batch_norm_statistics(std::int64_t channels, Stretches stretches, C* means, C* inv_stds, const C* partial,
@@ -92,8 +92,8 @@ __global__ void __launch_bounds__(32 * joining_rows)
   means[c] = mean, inv_stds[c] = C(1) / std::sqrt(var + eps);
 }
 
-// partial: of each stretch, the sums of u of all channels and then those of u * (x - mean), u the gradient that passed
-// the activation. The sums over all stretches go where those of the first one were, and into the results.
+// partial: per stretch, the sums of u of all channels, then those of u * (x - mean), where u is the gradient after the
+// activation. The totals replace those of the first stretch, and are written to the results.
 template <class C>
 __global__ void __launch_bounds__(32 * joining_rows)
     batch_norm_sums(std::int64_t channels, Stretches stretches, C* partial, RowOperand dweight, RowOperand dbias,
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(32 * joining_rows)
   store_element(dweight.data, dweight.dtype, c, dw * inv_stds[c]);
 }
 
-// What becomes of an element of a channel. The normalised x is (x - mean) * scale + shift in this order, so that a
-// large mean costs no digits; forward and backward share it, so that they agree on what the activation let through.
+// Normalizes an element of a channel. The formula (x - mean) * scale + shift is evaluated in this order, so that a
+// large mean costs no precision; forward and backward share it, so that they agree on the ReLU mask.
 template <class C> struct Normalise {
   C mean, scale, shift;
   Normalise() = default;
@@ -129,7 +129,7 @@ template <class C> __device__ inline C rectified(C v) { return v < C(0) ? C(0) :
 template <class C> __device__ inline C let_through(C g, C result) { return result <= C(0) ? C(0) : g; }
 
 // Training: dx = weight * inv_std * (u - mean(u) - (x - mean) * inv_std^2 * mean(u * (x - mean))). Otherwise the
-// statistics are constants: dx = weight * inv_std * u. n: elements of a channel.
+// statistics are constants: dx = weight * inv_std * u. n: elements per channel.
 template <class C> struct NormGradient {
   C mean, scale, mean_u, slope;
   NormGradient() = default;

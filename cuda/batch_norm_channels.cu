@@ -1,7 +1,7 @@
-// Batch norm where a pixel's channels are neighbours in memory: x as rows of channels. A thread has eight channels (one
-// where they do not come in eights) and walks down rows, so that what it must know of its channels stays in registers,
-// and a block's reads are whole lines. Every pass reads its operands once; the statistics by Welford's method, 1962, of
-// what rows are away from the first one, for its running mean is rounded in every step.
+// Batch norm where a pixel's channels are contiguous: x as rows of channels. A thread handles eight channels (one if
+// their number is not a multiple of eight) and iterates over rows, so that its per-channel state stays in registers and
+// a block's reads are coalesced. Every pass reads its operands once; statistics use Welford's method (1962) on
+// differences from the first row, because its running mean is rounded in every step.
 #include "cuda/batch_norm.cuh"
 
 namespace mantissa::cuda_backend {
@@ -15,7 +15,7 @@ struct Channels {
 template <int width> __device__ inline std::int64_t this_channel() {
   return (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width;
 }
-// The rows of this thread: those of its block's stretch, one of blockDim.y.
+// This thread's rows: every blockDim.y-th of the block's stretch.
 template <class F> __device__ inline void walk_rows(const Stretches& stretches, F&& f) {
   const std::int64_t begin = blockIdx.y * stretches.length, end = begin + stretches.elements(blockIdx.y);
   for (std::int64_t r = begin + threadIdx.y; r < end; r += blockDim.y) f(r);
@@ -23,7 +23,7 @@ template <class F> __device__ inline void walk_rows(const Stretches& stretches, 
 
 template <class C, int width> struct Scratch { C v[width][block_threads]; };
 
-// Mean and sum of squared deviations of `count` rows, for each channel of a thread.
+// Mean and sum of squared deviations over `count` rows, for each channel of a thread.
 template <class C, int width> struct Moments {
   std::int64_t count = 0;
   C mean[width] = {}, squares[width] = {};
@@ -37,7 +37,7 @@ template <class C, int width> struct Moments {
       squares[k] += away * (x[k] - mean[k]);
     }
   }
-  // Of the block's rows, for the threads with threadIdx.y = 0: halves are joined until one is left.
+  // Merges the moments of the block's rows by tree reduction; the threads with threadIdx.y = 0 get the result.
   __device__ void join(Scratch<C, width>& means, Scratch<C, width>& deviations, std::int64_t (&counts)[block_threads]) {
     const int me = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
 #pragma unroll
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// Sums of the gradient that passed the activation, and of its products with x - mean.
+// Sums of the gradient after the ReLU mask, and of its products with x - mean.
 template <class C, int width>
 __global__ void __launch_bounds__(block_threads)
     batch_norm_row_sums(Channels t, Stretches stretches, C* partial, RowOperand g, RowOperand x, RowOperand y,
@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// --- on the host ---
-// How rows are dealt out: blocks of as many slots across as there are, at most 32, and rows down.
+// --- host ---
+// Distribution of rows: blocks span up to 32 slots of channels, and a stretch of rows.
 struct Shape {
   Channels t;
   std::int64_t across;  // blocks
@@ -202,7 +202,7 @@ struct Shape {
     threads = dim3(columns, block_threads / columns);
     check(across <= 0x7fffffff, "internal error: ", t.channels, " channels do not fit into one launch");
   }
-  // A number of stretches that fills a GPU and depends on the shape alone; each gives a thread 8 rows at least.
+  // A number of stretches that fills a GPU and depends on the shape only, with at least 8 rows per thread.
   Stretches stretches() const {
     const std::int64_t wanted = std::max<std::int64_t>(1, 512 / across),
                        possible = std::max<std::int64_t>(1, t.rows / (8 * threads.y));
@@ -221,7 +221,7 @@ struct Shape {
     return {dim3(t.rows > 0 ? static_cast<unsigned>(across) : 0, static_cast<unsigned>(std::min(all, most))), threads};
   }
 };
-// Calls f.operator()<C, width>() with packs where all operands allow them.
+// Calls f.operator()<C, width>(), with packs if all operands allow them.
 template <class F> void visit_rows_of(const View& x, std::initializer_list<View> operands, F&& f) {
   if (compute_dtype(x.dtype) == f64) f.template operator()<double, 1>();
   else if (plan_rows(x.sizes[1], operands, f32).packs) f.template operator()<float, pack>();

@@ -1,5 +1,5 @@
-// Statuses of the CUDA runtime. After a sticky error (an illegal address, a launch that failed) the
-// process has lost its GPU: the first report says so, and everything on the device fails from then on.
+// Status checks of the CUDA runtime. After a sticky error (an illegal address, a failed launch) the process can no
+// longer use its GPU: the first report says so, and every later call on the device fails.
 #pragma once
 
 #include <cuda_runtime.h>

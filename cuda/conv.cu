@@ -1,7 +1,7 @@
-// Convolution and its gradients: by cuDNN, or as products. Here contiguous images are unfolded into matrices
-// [channels * kernel, pixels] and multiplied by whatever cuda/gemm.cpp finds fastest; some images are taken
-// together, as many as keep the matrices below a bound. Sums are f32 for halves and rounded once. Channels-last
-// images: cuda/conv_channels.cu.
+// Convolution and its gradients, by cuDNN or as matrix products. Contiguous images are unfolded (im2col) to matrices
+// [channels * kernel, pixels] and multiplied by the fastest kernel that cuda/gemm.cpp finds, as many images at once as
+// keep the matrices below a size limit. f16 and bf16 accumulate in f32 and are rounded once. Channels-last images:
+// cuda/conv_channels.cu.
 #include "core/conv.h"
 
 #include <cstring>
@@ -29,11 +29,11 @@ MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& 
 namespace mantissa::cuda_backend {
 namespace {
 
-constexpr std::int64_t most_unfolded = std::int64_t{1} << 27;  // elements of the matrices at one time
+constexpr std::int64_t most_unfolded = std::int64_t{1} << 27;  // elements of the matrices at a time
 
 struct Unfolding {
   ConvShape s;
-  std::int64_t image_step, group_step, row_step;  // of the matrices, in elements; pixels lie side by side
+  std::int64_t image_step, group_step, row_step;  // of the matrices, in elements; pixels are contiguous
   MANTISSA_HD std::int64_t group_channels() const { return s.in_channels / s.groups; }
   MANTISSA_HD std::int64_t rows() const { return group_channels() * s.taps(); }
   MANTISSA_HD std::int64_t pixels() const { return s.out_pixels(); }
@@ -59,7 +59,7 @@ template <class Word> __global__ void unfold_kernel(Word* to, const Word* x, Unf
   }
 }
 
-// One thread per input pixel sums the elements that came from it, in the order of the kernel's taps.
+// One thread per input pixel sums the elements that it contributed to, in the order of the kernel's taps.
 template <class C> __global__ void fold_kernel(void* y, Dtype dtype, const C* from, Unfolding u, std::int64_t images) {
   const ConvShape& s = u.s;
   const std::int64_t n = images * s.in_image();
@@ -94,8 +94,8 @@ struct AddBias {
   template <class T> MANTISSA_HD T f(T x, T bias) const { return x + bias; }
 };
 
-// --- on the host ---
-// An operand in the layout and dtype that a way to compute wants: itself, or a copy made when first asked for.
+// --- host ---
+// An operand in the layout and dtype that a way needs: the original, or a copy made on first use.
 class Operand {
  public:
   Operand(const View& v, Dtype dtype) : v_(v), dtype_(dtype) {}
@@ -135,7 +135,7 @@ void unfold(const Tensor& to, const void* x, Dtype dtype, const Unfolding& u, st
   }
 }
 
-// c [images, groups, m, n] = a @ b, with these steps from image to image and from group to group.
+// c [images, groups, m, n] = a @ b, with these strides between images and between groups.
 struct Steps { std::int64_t image, group; };
 tensor_core::Gemm product(void* c, Dtype out, const void* a, const void* b, Dtype in, std::int64_t m, std::int64_t n,
                           std::int64_t k, std::int64_t images, std::int64_t groups, Steps a_steps, Steps b_steps) {
@@ -144,7 +144,7 @@ tensor_core::Gemm product(void* c, Dtype out, const void* a, const void* b, Dtyp
   g.in = in, g.out = out;
   g.a = a, g.b = b, g.c = c;
   g.lda = k, g.ldb = n, g.ldc = n;
-  // one step is what libraries take
+  // libraries support a single batch stride
   const auto lead = [&g](std::int64_t size, std::int64_t a_step, std::int64_t b_step) {
     if (size == 1) return;
     tensor_core::Batch& batch = g.batch;
@@ -167,7 +167,7 @@ std::int64_t images_at_once(const ConvShape& s, const Unfolding& u) {
                                   s.batch);
 }
 Dtype sum_dtype(Dtype t) { return t == f64 ? f64 : f32; }
-// Writes to y what has been computed elsewhere, or adds it.
+// Copies or adds a separately computed result to y.
 void put(const View& y, const View& x, bool add) {
   if (add) kernels::add_in_place(y.device, y, x, 1.0);
   else kernels::copy(y.device, y, x);
@@ -219,7 +219,7 @@ void input_gradient(const ConvShape& s, const View& dx, const View& g, const Vie
   }
 }
 
-// The sum over images is part of the products' inner dimension: matrices of many images stand side by side.
+// The sum over images is part of the products' inner dimension: the matrices of several images are concatenated.
 void weight_gradient(const ConvShape& s, const View& dw, const View& x, const View& g, bool add) {
   Unfolding u{s, 0, 0, 0};
   const std::int64_t step = images_at_once(s, u), outs = s.out_channels / s.groups, pixels = u.pixels();
@@ -251,7 +251,7 @@ void weight_gradient(const ConvShape& s, const View& dw, const View& x, const Vi
   if (!direct) put(dw, sums, add);
 }
 
-// What is told apart beside the shape.
+// Parts of the tuning key besides the shape.
 struct Kind {
   ConvPass pass;
   Layout layout;
@@ -275,10 +275,10 @@ std::string key_of(const Kind& kind, const ConvShape& s) {
   return key;
 }
 
-// The layout of what a pass writes; for weights, that of the images.
+// The layout of a pass's result; for weights, that of the images.
 Layout layout_of(ConvPass pass, const View& y, const View& a, const View& b) {
   const auto is_last = [](const View& v) { return v.layout() == Layout::channels_last; };
-  // Of one pixel or channel y may be either: then x decides.
+  // With one pixel or channel y has both layouts: then x decides.
   const bool last = pass == ConvPass::weight_gradient ? is_last(a) || is_last(b)
                                                       : lies_in(y, Layout::channels_last) && (is_last(y) || is_last(a));
   return last && y.dim() == 4 ? Layout::channels_last : Layout::contiguous;
@@ -289,7 +289,7 @@ void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, 
   if (pass == ConvPass::weight_gradient) return weight_gradient(s, y, a, b, add);
   const DenseOutput result(y);
   Tensor wide;
-  const bool through_f32 = bias && is_half(y.dtype);  // so that the sum with the bias is rounded once
+  const bool through_f32 = bias && is_half(y.dtype);  // so that the sum with the bias is rounded only once
   if (through_f32) wide = Tensor::allocate(y.sizes, f32, y.device);
   const View out = through_f32 ? wide.view() : result.view;
   if (pass == ConvPass::forward) forward(s, out, a, b);
@@ -298,7 +298,7 @@ void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, 
   result.finish();
 }
 
-// What key_of says.
+// The same information as key_of, as numbers.
 using ConvNumbers = KeyNumbers<sizeof(ConvShape) / sizeof(std::int64_t) + 2>;
 ConvNumbers numbers_of(const Kind& k, const ConvShape& s) {
   ConvNumbers n;
@@ -312,7 +312,7 @@ ConvNumbers numbers_of(const Kind& k, const ConvShape& s) {
   return n;
 }
 
-// One way to compute a convolution: who does it, and by which of cuDNN's plans.
+// One implementation: unfolding, or one of cuDNN's plans.
 struct ConvWay {
   enum Kind { cudnn_with_bias, cudnn, unfold } kind;
   int plan;
@@ -324,7 +324,7 @@ std::string name_of(const ConvWay& w) {
 std::vector<ConvWay> ways_for(const ConvShape& s, Dtype dtype, bool has_bias) {
   std::vector<ConvWay> ways;
   if (has_cudnn() && s.is_image()) {
-    // With a bias of halves first: one pass less, and one rounding.
+    // f16 and bf16 with a bias: try the fused plans first, with one pass less and a single rounding.
     for (int plan = 0; has_bias && is_half(dtype) && plan < most_cudnn_plans; ++plan)
       ways.push_back({ConvWay::cudnn_with_bias, plan});
     for (int plan = 0; plan < most_cudnn_plans; ++plan) ways.push_back({ConvWay::cudnn, plan});
@@ -333,14 +333,14 @@ std::vector<ConvWay> ways_for(const ConvShape& s, Dtype dtype, bool has_bias) {
   return ways;
 }
 
-// One convolution, with copies of its operands in other layouts as ways ask for them.
+// One convolution, with operands copied to other layouts on demand.
 struct Convolution {
   const Kind& kind;
   const ConvShape& s;
   const View &y, &bias;
   Operand left, right, row;
 
-  // False where the way does not apply.
+  // False if the way is not applicable.
   bool run(const ConvWay& way) {
     const ConvPass pass = kind.pass;
     const Layout layout = kind.layout;
@@ -355,7 +355,7 @@ struct Convolution {
     }
     const bool fused = way.kind == ConvWay::cudnn_with_bias;
     const View inside = fused ? row.in(Layout::contiguous) : View{};
-    Tensor apart;  // cuDNN writes what it reads, and has no engine that writes f32 of halves
+    Tensor apart;  // cuDNN's result has its operands' dtype
     if (kind.in != kind.out || kind.add || !lies_in(y, layout))
       apart = Tensor::allocate(y.sizes, kind.in, y.device, layout);
     const View result = apart.defined() ? apart.view() : y;

@@ -1,8 +1,8 @@
-// A row of the unfolded matrix holds all that one output pixel sees: for every tap of the kernel the channels of its
-// input pixel, which are neighbours in memory and are moved 16 bytes at a time.
+// A row of the unfolded matrix holds the inputs of one output pixel: for every kernel tap the channels of its input
+// pixel, which are contiguous and moved 16 bytes at a time.
 //   y [pixels, out] = matrix [pixels, taps * in] @ weight^T        the bias is added inside the product
 //   dmatrix = g @ weight, folded back into dx        dweight = g^T @ matrix, summed in f32 over all images
-// A kernel of one pixel needs no matrix: the images are one.
+// A 1x1 kernel needs no matrix: the images already are one.
 #include "cuda/conv_channels.h"
 
 #include "core/kernel.h"
@@ -17,7 +17,7 @@ MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 namespace mantissa::cuda_backend {
 namespace {
 
-constexpr std::int64_t most_unfolded = std::int64_t{1} << 27;  // elements of the matrix at one time
+constexpr std::int64_t most_unfolded = std::int64_t{1} << 27;  // elements of the matrix at a time
 
 std::int64_t row_of(const ConvShape& s) { return s.taps() * s.in_channels; }
 bool is_one_pixel(const ConvShape& s) {
@@ -25,7 +25,7 @@ bool is_one_pixel(const ConvShape& s) {
   return plain(0) && plain(1);
 }
 
-// What threads know: a word is as many channels as fit into 16 bytes, or one. Strides of x in words.
+// Parameters for threads: a word is as many channels as fit into 16 bytes, or one. Strides of x are in words.
 struct Unfolding {
   ConvShape s;
   std::int64_t words, image, channel, down, across, count;
@@ -48,7 +48,7 @@ template <class Word> __global__ void unfold_rows(Word* to, const Word* x, Unfol
   }
 }
 
-// One thread for `width` channels of an input pixel sums the elements that came from it, in the order of the taps.
+// One thread per `width` channels of an input pixel sums the elements it contributed to, in the order of the taps.
 struct Folding {
   ConvShape s;
   std::int64_t count;
@@ -81,7 +81,7 @@ template <class C, int width> __global__ void fold_rows(RowOperand dx, RowOperan
   }
 }
 
-// --- on the host ---
+// --- host ---
 void* element(void* p, Dtype dtype, std::int64_t i) {
   return static_cast<char*>(p) + i * static_cast<std::int64_t>(size_of(dtype));
 }
@@ -126,7 +126,7 @@ tensor_core::Gemm product(Dtype in, const void* a, std::int64_t lda, const void*
   return g;
 }
 
-// f(first, images, matrix): the rows of the unfolded matrix of some images after the other.
+// Calls f(first, images, matrix) with the unfolded matrix of a group of images at a time.
 template <class F> void for_matrices(const ConvShape& s, const View& x, Device device, F&& f) {
   if (is_one_pixel(s) && lies_in(x, Layout::channels_last)) return f(0, s.batch, static_cast<const void*>(x.data));
   const std::int64_t image = s.out_pixels() * row_of(s);
@@ -174,7 +174,7 @@ void input_gradient(const ConvShape& s, const View& dx, const View& g, const Vie
 void weight_gradient(const ConvShape& s, const View& dw, const View& x, const View& g, bool add) {
   const std::int64_t row = row_of(s), outs = s.out_channels;
   const Dtype dtype = compute_dtype(x.dtype);
-  const bool direct = s.taps() == 1 && dw.dtype == dtype && dw.is_contiguous();  // both layouts are one
+  const bool direct = s.taps() == 1 && dw.dtype == dtype && dw.is_contiguous();  // both layouts are the same
   Tensor apart;
   if (!direct) apart = Tensor::allocate(dw.sizes, dtype, dw.device, Layout::channels_last);
   const View sums = direct ? dw : apart.view();

@@ -1,5 +1,5 @@
-// Moving elements: copy with conversion, between host and device too, fill, and the in-place updates that
-// gradients accumulate with. Mirrors core/cpu/copy.cpp.
+// Moves elements: copies with conversion, also between host and device, fill, and the in-place updates that accumulate
+// gradients. Mirrors core/cpu/copy.cpp.
 #include "core/kernel.h"
 #include "core/visit_word.h"
 #include "cuda/elementwise.cuh"
@@ -25,7 +25,7 @@ struct Multiply {
   template <class T> MANTISSA_HD T f(T y, T x) const { return y * x; }
 };
 
-// --- elements of one dtype move as plain words of their size ---
+// --- elements of the same dtype are moved as plain words of their size ---
 template <class Word> __global__ void copy_words_kernel(Walk<1> walk) {
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.count; i += gridDim.x * blockDim.x) {
     std::int64_t at[2];
@@ -33,8 +33,8 @@ template <class Word> __global__ void copy_words_kernel(Walk<1> walk) {
     static_cast<Word*>(walk.operand[0].data)[at[0]] = static_cast<const Word*>(walk.operand[1].data)[at[1]];
   }
 }
-// A copy that does not walk both sides in the order of their memory is called by another name: it is slower, and a
-// network that keeps its layout has none of its images.
+// A copy between different memory orders has its own kernel name, because it is slower, and in a network that keeps its
+// layout no image should need one.
 const char* name_of_copy(const ElementwiseLoop& loop) {
   const std::int64_t y = loop.strides[0].back(), x = loop.strides[1].back();
   return loop.sizes.rank() > 1 && !loop.operand[1].constant && x > 0 && (y == 1) != (x == 1) ? "rearrange" : "copy";
@@ -44,7 +44,7 @@ template <class Word> void launch_copy(const ElementwiseLoop& part) {
   launch(name_of_copy(part), &copy_words_kernel<Word>, grid_for(walk.count, 4), walk);
 }
 
-// The same over the bytes of both, when rows are dense and lie on 16-byte steps: as many elements as fit are one.
+// Merges elements into 16-byte words if rows are contiguous and 16-byte aligned in both.
 bool widen_to_16_bytes(ElementwiseLoop& loop, std::int64_t size) {
   const int inner = loop.sizes.rank() - 1;
   const std::int64_t per = 16 / size;
@@ -61,7 +61,7 @@ bool widen_to_16_bytes(ElementwiseLoop& loop, std::int64_t size) {
   return true;
 }
 void copy_words(const ElementwiseLoop& loop) {
-  for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) {  // cut while its elements are its dtype's
+  for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) {  // parts are split in elements of the dtype
     const Dtype dtype = part.operand[0].dtype;
     ElementwiseLoop wide = part;
     if (widen_to_16_bytes(wide, static_cast<std::int64_t>(size_of(dtype)))) return launch_copy<uint4>(wide);
@@ -91,14 +91,14 @@ void copy_on_device(const View& y, const View& x) {
   else launch_elementwise<Identity, double, 1>(name_of_copy(loop), {}, loop);
 }
 
-// --- between host and device: converted and made dense, as the other side lies, where the elements are ---
+// --- between host and device: converted, and made dense in the other side's layout, at the source ---
 Tensor dense_host(const View& x, Dtype dtype, Layout layout) {
   Tensor t = Tensor::allocate(x.sizes, dtype, cpu, layout);
   kernels::copy(cpu, t.view(), x);
   return t;
 }
 void copy_to_device(const View& y, const View& x) {
-  if (x.numel() == 1) return copy_on_device(y, x);  // travels with the launch
+  if (x.numel() == 1) return copy_on_device(y, x);  // passed with the launch
   Tensor host;
   View from = x;
   if (x.dtype != y.dtype || !is_dense(x) || x.layout() != y.layout())
@@ -138,7 +138,7 @@ void copy(const View& y, const View& x) {
   if (y.device.is_cpu()) return copy_to_host(y, x);
   if (x.device.is_cpu()) return copy_to_device(y, x);
   if (y.device == x.device) return copy_on_device(y, x);
-  const Tensor here = Tensor::allocate(x.sizes, x.dtype);  // between GPUs by way of the host
+  const Tensor here = Tensor::allocate(x.sizes, x.dtype);  // between GPUs through the host
   activate(x.device);
   copy_to_host(here.view(), x);
   activate(y.device);

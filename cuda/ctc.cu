@@ -1,5 +1,5 @@
-// Connectionist temporal classification: a block for each sample walks through time, its threads share the states of
-// the extended target (blank label blank label ... blank). Mirrors core/cpu/ctc.cpp.
+// Connectionist temporal classification: one block per sample iterates over time; its threads share the states of the
+// extended target (blank label blank label ... blank). Mirrors core/cpu/ctc.cpp.
 #include <span>
 #include <vector>
 
@@ -27,7 +27,7 @@ template <class C> __device__ inline C add_logs(C a, C b) {
   return high + std::log1p(std::exp(low - high));
 }
 
-// All samples of a batch; the rest as core/cpu/ctc.cpp's Sequence.
+// All samples of a batch; otherwise as Sequence in core/cpu/ctc.cpp.
 struct Batch {
   RowOperand log_probs;                   // [T, N, C]
   const std::int64_t *targets, *lengths;  // [N, S]; input lengths, then target lengths
@@ -73,13 +73,13 @@ __global__ void ctc_forward(RowOperand loss, C* alphas, Batch batch, std::int64_
   if (threadIdx.x == 0) store_element(loss.data, loss.dtype, q.n, q.loss(alpha, row));
 }
 
-// beta [N][2][row]: two lines of the backward recursion. dx holds zeros.
+// beta [N][2][row]: two rows of the backward recursion. dx is initially zero.
 template <class C>
 __global__ void ctc_backward(RowOperand dx, RowOperand g, const C* alphas, C* betas, Batch batch, std::int64_t times,
                              std::int64_t row) {
   const Sequence<C> q(batch, blockIdx.x);
   const C gradient = load_element<C>(g.data, g.dtype, q.n);
-  if (gradient == C(0)) return;  // also of an infinite loss that was replaced by 0
+  if (gradient == C(0)) return;  // also for an infinite loss that was replaced by 0
   const C* alpha = alphas + q.n * times * row;
   const C loss = q.loss(alpha, row);
   const std::int64_t states = q.states();
@@ -89,10 +89,10 @@ __global__ void ctc_backward(RowOperand dx, RowOperand g, const C* alphas, C* be
       C to = t == q.length - 1 ? (s + 2 >= states ? C(0) : nothing<C>()) : after[s];
       if (t < q.length - 1 && s + 1 < states) to = add_logs(to, after[s + 1]);
       if (t < q.length - 1 && s + 2 < states && q.can_skip(s + 2)) to = add_logs(to, after[s + 2]);
-      now[s] = to;  // without the probability of t, which both alpha and the next line want apart
+      now[s] = to;  // without the probability at t, as needed by alpha and by the next row
     }
     __syncthreads();
-    // a class goes through its states in order
+    // each class visits its states in order
     for (std::int64_t c = threadIdx.x; c < batch.classes; c += blockDim.x) {
       C sum = nothing<C>();
       for (std::int64_t s = 0; s < states; ++s) {
@@ -112,7 +112,7 @@ __global__ void ctc_backward(RowOperand dx, RowOperand g, const C* alphas, C* be
   }
 }
 
-// Lengths come from the host; they travel as a small tensor.
+// Lengths on the host are copied as a small tensor.
 Tensor lengths_on(Device device, std::span<const std::int64_t> inputs, std::span<const std::int64_t> targets) {
   std::vector<std::int64_t> both(inputs.begin(), inputs.end());
   both.insert(both.end(), targets.begin(), targets.end());

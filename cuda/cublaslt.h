@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt, in f64, f32 and on Tensor Cores in f16 and bf16, always summed in f32 or f64.
-// Under the CPU shim the CPU's product stands in for it (tests/cuda_shim/library/cublaslt.cpp).
+// Matrix products by cuBLASLt, in f64, f32 and on Tensor Cores in f16 and bf16, accumulating in f32 (f64 for f64).
+// Under the CPU shim the CPU's product replaces it (tests/cuda_shim/library/cublaslt.cpp).
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace mantissa::cuda_backend {
 
 inline constexpr int most_cublaslt_plans = 8;
 
-// Runs the plan that cuBLASLt's own estimate puts at place `plan` (0: the best). False where there are fewer plans, or
-// where g asks for what cuBLASLt does not do: sums of a beside a bias or in a batch, an exact gelu, the value
-// before another activation than the gelu by tanh, or a bias of another dtype than c's. Its gelu may be applied to
-// sums that were not rounded before.
+// Runs plan number `plan` in the order of cuBLASLt's heuristic (0: the best). Returns false if there are fewer plans,
+// or if g needs what cuBLASLt does not support: a_sums with a bias or a batch, exact gelu, before_activation with any
+// activation but gelu_tanh, or a bias with a dtype other than c's. Its gelu may be applied to sums that were not
+// rounded first.
 bool run_cublaslt(const tensor_core::Gemm& g, int plan);
 
-// Whether products of f32 may round their inputs to TF32 (10 bits of mantissa). Off at start, as in PyTorch.
+// Whether f32 products may round their inputs to TF32 (10 mantissa bits). Off by default, as in PyTorch.
 void allow_tf32(bool allowed);
 bool is_tf32_allowed();
 

@@ -1,5 +1,5 @@
-// Convolutions and attention by cuDNN's graph API. Under the CPU shim, and in a build without cuDNN, nothing applies:
-// cuda/conv.cu unfolds images into products, cuda/attention.cu has kernels of its own.
+// Convolutions and attention by cuDNN's graph API. Under the CPU shim, and in a build without cuDNN, it is never used:
+// cuda/conv.cu unfolds images for matrix products, and cuda/attention.cu has its own kernels.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@ namespace mantissa::cuda_backend {
 
 inline constexpr int most_cudnn_plans = 8;
 bool has_cudnn();
-std::string cudnn_version();  // "9.13.0", or why there is none
+std::string cudnn_version();  // "9.13.0", or why it is unavailable
 
-// Runs the plan that cuDNN's own estimate puts at place `plan` (0: the best); false where there are fewer, or it
-// refuses the problem. Operands are dense in `layout`, weights too, of y's dtype, and summed in f32 (f64 for f64).
-// bias: of the forward pass, of y's dtype, added before the sum is rounded; or absent.
+// Runs plan number `plan` in the order of cuDNN's heuristic (0: the best). Returns false if there are fewer, or cuDNN
+// refuses the problem. Operands, weights too, are dense in `layout` and of y's dtype; sums are f32 (f64 for f64). bias:
+// forward only, optional, of y's dtype, added before the sum is rounded.
 bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b,
                const View& bias, int plan);
 
-// The same for attention of halves whose weights may be rounded: y and lse, or with `backward` all that
-// attention_backward computes. A mask comes as `bias`. False for dropout, other dtypes, and rows that are not 16-byte
-// aligned. A query that may look at nothing gets an lse of about -3e38, and a y that means nothing.
+// The same for attention in f16 and bf16 whose weights may be rounded: computes y and lse, or with `backward`
+// everything that attention_backward does. A mask is passed as `bias`. Returns false for dropout, other dtypes, and
+// rows that are not 16-byte aligned. A query with every key masked gets an lse of about -3e38 and an undefined y.
 bool run_cudnn_attention(const AttentionProblem& problem, const AttentionBias& bias, bool backward, Device device,
                          int plan);
 

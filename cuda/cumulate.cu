@@ -1,5 +1,5 @@
-// Running sums, products and linear recurrences along one dimension, in order, in f64 (integers in i64). A warp
-// takes a line: it scans 32 elements at a time and carries the last result on. Mirrors core/cpu/cumulate.cpp.
+// Cumulative sums, products and linear recurrences along one dimension, in order, in f64 (integers in i64). One warp
+// per line: it scans 32 elements at a time and carries over the last result. Mirrors core/cpu/cumulate.cpp.
 #include "core/kernel.h"
 #include "cuda/reduction.cuh"
 
@@ -12,14 +12,14 @@ MANTISSA_KERNEL(linear_recurrence, const View& y, const View& a, const View& b, 
 namespace mantissa::cuda_backend {
 namespace {
 
-// v -> factor * v + term: all three operations are of this kind, and two in a row are one again.
+// v -> factor * v + term: covers all three operations and is closed under composition.
 template <class W> struct Affine {
   W factor, term;
   __device__ Affine after(const Affine& first) const { return {factor * first.factor, factor * first.term + term}; }
 };
 
 enum class Scan { sum, product, recurrence };
-// The lines of a tensor: where each begins, and the step along it.
+// The lines of a tensor: their start offsets, and the stride along the dimension.
 struct Lines {
   const void* data = nullptr;
   Dtype dtype = f32;
@@ -31,7 +31,7 @@ template <class W>
 __global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype, Lines out, Lines a, Lines b, std::int64_t lines,
                             std::int64_t length, bool reverse) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (line >= lines) return;  // the whole warp
+  if (line >= lines) return;  // applies to the whole warp
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t to = out.start(line), from_a = a.start(line), from_b = b.start(line);
   W carried = scan == Scan::product ? W(1) : W(0);
@@ -49,7 +49,7 @@ __global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype, Lines out, Lines 
                              __shfl_up_sync(all_lanes, v.term, distance)};
       if (lane >= distance) v = v.after(before);
     }
-    // Without the factor where it is 1: infinity times 0 would be NaN.
+    // A product leaves out the term: with an infinite factor it is infinity times 0, NaN.
     const W result = scan == Scan::sum       ? carried + v.term
                      : scan == Scan::product ? carried * v.factor
                                              : v.factor * carried + v.term;

@@ -24,7 +24,7 @@ void make_constant(ElementwiseOperand& o, const View& x) {
   });
 }
 
-// Whether all operands have the sizes of y and lie as it does, which is densely.
+// Whether all operands have y's sizes and strides, which are dense.
 bool lie_alike(const View& y, std::span<const View* const> x) {
   for (const View* v : x) {
     if (v->device.is_cpu() || !(v->sizes == y.sizes) || !(v->strides == y.strides)) return false;
@@ -38,7 +38,7 @@ template <class L> L plan(std::span<const View> y, std::span<const View* const> 
   plan.operands = plan.results + static_cast<int>(x.size());
   for (std::size_t k = 0; k < y.size(); ++k) plan.operand[k] = {y[k].data, y[k].dtype, false, 0, 0};
   for (std::size_t k = 0; k < x.size(); ++k) plan.operand[y.size() + k] = {x[k]->data, x[k]->dtype, false, 0, 0};
-  if (lie_alike(y[0], x)) {  // nearly always: one dimension
+  if (lie_alike(y[0], x)) {  // the most common case: one dimension
     plan.sizes.push_back(y[0].numel());
     for (int k = 0; k < plan.operands; ++k) plan.strides[k].push_back(1);
     return plan;
@@ -85,9 +85,9 @@ template <class L> void for_parts(const L& loop, void (*run)(const void*, const 
   const std::int64_t count = numel_of(loop.sizes);
   if (count == 0) return;
   if (count <= most_elements) return run(state, loop);
-  int d = 0;  // the outermost dimension that can be halved
+  int d = 0;  // the outermost dimension that can be split
   while (loop.sizes[d] == 1) ++d;
-  constexpr std::int64_t unit = 16;  // elements, so that parts of bytes begin where 16 of them can be read at once
+  constexpr std::int64_t unit = 16;  // elements, so that parts of byte tensors stay 16-byte aligned
   const std::int64_t half = (loop.sizes[d] / 2 + unit - 1) / unit * unit,
                      cut = half < loop.sizes[d] ? half : loop.sizes[d] / 2;
   L first = loop, second = loop;

@@ -1,6 +1,6 @@
 // Elementwise kernels for any formula: y[i] = f(x0[i], x1[i], ...), whatever the dtypes and strides.
-// Where all operands are walked alike and the innermost dimension is dense, a thread takes packs of eight
-// elements; otherwise one element at a time. Launches index with 32 bits; larger tensors are cut.
+// If all operands are iterated in the same order and the innermost dimension is contiguous, a thread processes packs of
+// eight elements; otherwise one element at a time. Launches index with 32 bits; larger tensors are split.
 #pragma once
 
 #include "cuda/elementwise.h"
@@ -21,14 +21,14 @@ template <class F, class C, int arity> __device__ inline C call_formula(const F&
   else return f.template f<C>(v[0], v[1], v[2]);
 }
 
-// Packs of eight. Innermost strides are 1, or 0 where an operand repeats.
+// Packs of eight. Innermost strides are 1, or 0 for a broadcast operand.
 template <class F, class C, int arity> __global__ void pack_kernel(F f, Walk<arity> walk) {
   const unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * pack;
   if (first >= walk.count) return;
   std::int64_t at[arity + 1];
   walk.offsets(first, at);
   const auto& out = walk.operand[0];
-  if (walk.count - first < pack) {  // the last few, one at a time
+  if (walk.count - first < pack) {  // the last few elements, one at a time
     for (unsigned j = 0; first + j < walk.count; ++j) {
       C v[arity];
 #pragma unroll

@@ -1,5 +1,5 @@
-// The loop of an elementwise kernel, planned on the host: operands broadcast to the result, dimensions
-// merged, numbers of the host turned into constants. Next: cuda/elementwise.cuh.
+// Host-side planning of an elementwise kernel's loop: operands broadcast to the result, dimensions merged, host scalars
+// turned into constants. Next: cuda/elementwise.cuh.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ namespace mantissa::cuda_backend {
 struct ElementwiseOperand {
   void* data = nullptr;
   Dtype dtype = f32;
-  bool constant = false;     // a number of the host, as both of:
+  bool constant = false;     // a host scalar, stored as both of:
   double value = 0;
   std::int64_t integer = 0;
 };
@@ -28,20 +28,21 @@ template <int most_operands> struct LoopOver {
 using ElementwiseLoop = LoopOver<4>;  // one result, up to three inputs
 using FusedLoop = LoopOver<FusedProgram::most_outputs + FusedProgram::most_inputs>;
 
-// Inputs broadcast to y, walked as y lies in memory. An input in host memory must have one element.
+// Broadcasts the inputs to y and iterates in y's memory order. An input in host memory must have one element.
 ElementwiseLoop plan_elementwise(const View& y, std::span<const View* const> x);
-// The same for several results that lie alike.
+// The same for several results with identical sizes and strides.
 FusedLoop plan_fused(std::span<const View> y, std::span<const View* const> x);
-// Packs are for the dtypes that compute in C, and for small integers beside floats: fewer cases, less code.
+// Packs (8 elements per access) exist for the dtypes that compute in `compute`, and for small integers mixed with
+// floats: fewer cases, less code.
 constexpr bool has_packs(Dtype compute, Dtype t) {
   if (compute == f32) return t == f32 || t == f16 || t == bf16 || t == u8 || t == boolean;
   if (compute == f64) return t == f64 || t == boolean;
   return !is_floating(t);
 }
-// Whether threads can take eight neighbours at a time, computing in `compute`.
+// Whether threads can process packs of eight neighbours, computing in `compute`.
 bool can_use_packs(const ElementwiseLoop& loop, Dtype compute);
 bool can_use_packs(const FusedLoop& loop, Dtype compute);
-// Calls run(state, part) for parts of the loop that a launch can index with 32 bits.
+// Calls run(state, part) for each part of the loop that can be indexed with 32 bits.
 void for_indexable_parts(const ElementwiseLoop& loop, void (*run)(const void*, const ElementwiseLoop&),
                          const void* state);
 void for_indexable_parts(const FusedLoop& loop, void (*run)(const void*, const FusedLoop&), const void* state);

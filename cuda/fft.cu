@@ -1,6 +1,6 @@
-// Discrete Fourier transforms along the last dimension, by Stockham's passes: of a row that fits, in the shared memory
-// of a block; of a longer one, in global memory, a launch for each pass. Where n has a prime factor above 7 a transform
-// is a convolution of another length (Bluestein). Real rows are transformed as complex ones. Mirrors core/cpu/fft.cpp.
+// Discrete Fourier transforms along the last dimension with Stockham passes: in a block's shared memory if a row fits,
+// otherwise in global memory with one launch per pass. If n has a prime factor above 7, the transform becomes a
+// convolution of another length (Bluestein). Real rows are transformed as complex ones. Mirrors core/cpu/fft.cpp.
 #include "core/fft.h"
 
 #include "cuda/reduction.cuh"
@@ -16,7 +16,7 @@ template <class C> struct Complex {
   __device__ Complex times_minus_i() const { return {im, -re}; }
 };
 
-// exp(-2 pi i j / n), 0 <= j < n, from angles of at most an eighth of a turn, as fourier::root.
+// exp(-2 pi i j / n), 0 <= j < n, from angles of at most an eighth of a turn, like fourier::root.
 template <class C> __device__ Complex<C> root_of(std::int64_t j, std::int64_t n) {
   const std::int64_t eighth = 8 * j / n, up = 8 * j - eighth * n;
   const bool falls = eighth % 2 != 0;
@@ -42,13 +42,13 @@ template <class C> __device__ Complex<C> root_of(std::int64_t j, std::int64_t n)
   }
 }
 
-// --- where rows lie ---
+// --- memory layout of rows ---
 enum class Kind { complex, real, real_inverse };
 struct Side {
   void* data = nullptr;
   Dtype dtype = f32;
   Offsets row;
-  std::int64_t step = 1, part = 0;  // from element to element, and from real to imaginary part
+  std::int64_t step = 1, part = 0;  // strides between elements, and from real to imaginary part
 };
 struct Job {
   Kind kind;
@@ -57,7 +57,7 @@ struct Job {
   double scale, between;
   Side x, y;
 };
-// An inverse transform is the conjugate of that of the conjugate: elements are conjugated here and below.
+// An inverse transform is the conjugate of the forward transform of the conjugate: conjugated on load and on store.
 template <class C> __device__ Complex<C> load_number(const Job& job, std::int64_t row, std::int64_t j) {
   const Side& x = job.x;
   const auto at = [&](std::int64_t i) { return load_element<C>(x.data, x.dtype, x.row(row) + i); };
@@ -88,7 +88,7 @@ struct Radices {
 };
 constexpr int largest_radix = 7;
 
-// Transforms of r numbers; r is known when compiled, so that they stay in registers.
+// Transforms of r numbers, r known at compile time, so that they stay in registers.
 template <class C> __device__ void transform(Complex<C> (&a)[2]) {
   const Complex<C> t = a[0] - a[1];
   a[0] = a[0] + a[1];
@@ -115,7 +115,7 @@ template <class C, int r> __device__ void transform(Complex<C> (&a)[r]) {
   for (int j = 0; j < r; ++j) a[j] = y[j];
 }
 
-// Group i of n / r: r elements of x to r of y, after passes whose radices have the product `stride`.
+// Butterfly i of n / r: r elements of x to r of y, after passes whose radices have the product `stride`.
 template <int r, class C>
 __device__ void transform_group(Complex<C>* y, const Complex<C>* x, std::int64_t n, std::int64_t stride,
                                 std::int64_t i) {
@@ -145,7 +145,7 @@ __device__ void transform_group(Complex<C>* y, const Complex<C>* x, std::int64_t
   }
 }
 
-// A block for each row; two rows of n numbers in shared memory.
+// One block per row; two rows of n numbers in shared memory.
 template <class C> __global__ void fft_block_kernel(Job job, Radices radices) {
   MANTISSA_SHARED(Complex<C>, memory);
   const std::int64_t row = blockIdx.x, n = job.n;
@@ -178,7 +178,7 @@ __global__ void fft_pass_kernel(Complex<C>* y, const Complex<C>* x, std::int64_t
 template <class C> __device__ Complex<C> chirp(std::int64_t j, std::int64_t n) {
   return root_of<C>(j * j % (2 * n), 2 * n);
 }
-// Rows of m numbers: those of x, times the chirp where m is not n, and zeros.
+// Loads rows of m numbers: those of x, multiplied by the chirp if m is not n, padded with zeros.
 template <class C> __global__ void fft_load_kernel(Complex<C>* to, Job job, std::int64_t m) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= job.rows * m) return;
@@ -187,7 +187,7 @@ template <class C> __global__ void fft_load_kernel(Complex<C>* to, Job job, std:
   if (j < job.n) v = load_number<C>(job, row, j);
   to[i] = m == job.n || j >= job.n ? v : v * chirp<C>(j, job.n);
 }
-// What x is convolved with: the chirp's conjugate, at j and -j.
+// The convolution kernel: the conjugate chirp, at j and -j.
 template <class C> __global__ void fft_chirp_kernel(Complex<C>* to, std::int64_t n, std::int64_t m) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= m) return;
@@ -196,7 +196,7 @@ template <class C> __global__ void fft_chirp_kernel(Complex<C>* to, std::int64_t
   if (j < n) v = chirp<C>(j, n);
   to[i] = {v.re, -v.im};
 }
-// The conjugate of x times the spectrum, as a transform forward then goes back.
+// The conjugate of x times the spectrum, so that a forward transform computes the inverse.
 template <class C>
 __global__ void fft_multiply_kernel(Complex<C>* x, const Complex<C>* spectrum, std::int64_t rows, std::int64_t m) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -213,7 +213,7 @@ template <class C> __global__ void fft_store_kernel(Job job, const Complex<C>* f
   store_number(job, row, k, v);
 }
 
-// --- on the host ---
+// --- host ---
 Radices radices_of(std::int64_t n) {
   Radices all;
   for (const int r : {7, 5, 3, 4, 2})
@@ -221,7 +221,7 @@ Radices radices_of(std::int64_t n) {
   return all;
 }
 
-// Transforms rows of m numbers; which of the two memories holds them afterwards.
+// Transforms rows of m numbers; returns which of the two buffers holds the result.
 template <class C> Complex<C>* run_passes(Complex<C>* x, Complex<C>* room, std::int64_t rows, std::int64_t m) {
   std::int64_t stride = 1;
   const Radices radices = radices_of(m);

@@ -1,5 +1,5 @@
-// The last stage of a sum over a whole launch: what its blocks have left in memory, folded by one block. It waits for
-// little but its reads, so many of these are under way at one time. (Left to itself nvcc has one or four of them.)
+// The last stage of a grid-wide sum: the blocks' partial results in memory, folded by one block. It mostly waits for
+// its reads, so many of these are in flight at a time. (On its own nvcc keeps only one or four in flight.)
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace mantissa::cuda_backend {
 
-// f(i) of i = first, first + step, ... below `end`, folded in this order.
+// Folds f(i) for i = first, first + step, ... below `end`, in this order.
 template <class Fold, class C, class F>
 __device__ inline C fold_apart(std::int64_t first, std::int64_t end, std::int64_t step, F&& f) {
   constexpr int ahead = 8;

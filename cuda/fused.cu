@@ -1,4 +1,4 @@
-// Fused programs: their text is written, compiled once, and launched as elementwise kernels are.
+// Fused programs: their source is generated and compiled once, then launched like elementwise kernels.
 #include "core/fused_program.h"
 
 #include <map>
@@ -18,7 +18,7 @@ namespace {
 struct Kernels {
   const CompiledKernel *packs = nullptr, *elements = nullptr;
 };
-// Of a program on a device. Texts are long: they are written once.
+// The kernels of a program on a device. Generating the source is slow, so it is done once.
 Kernels kernels_of(const FusedProgram& program, Device device) {
   static std::mutex mutex;
   static auto& known =

@@ -9,7 +9,7 @@
 namespace mantissa::cuda_backend {
 namespace {
 
-// A formula as its type is written in C++, and how many parameters lie at its end.
+// A formula's type name in C++, and the number of parameters at its end.
 struct FormulaText {
   std::string_view type;
   std::size_t bytes = 0, parameters = 0;

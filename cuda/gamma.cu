@@ -1,4 +1,4 @@
-// lgamma, digamma and polygamma. In f64 whatever the dtype: they are rare, and their series in f32 lose digits.
+// lgamma, digamma and polygamma. Always computed in f64: they are rare, and their series lose precision in f32.
 #include "core/gamma_functions.h"
 #include "core/kernel.h"
 #include "cuda/elementwise.cuh"

@@ -1,4 +1,4 @@
-// gamma_slope, in f64 whatever the dtype. Mirrors core/cpu/gamma_slope.cpp.
+// gamma_slope, always computed in f64. Mirrors core/cpu/gamma_slope.cpp.
 #include "core/gamma_slope_formula.h"
 #include "core/kernel.h"
 #include "cuda/elementwise.cuh"

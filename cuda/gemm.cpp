@@ -1,5 +1,5 @@
-// Products on the GPU: turns views into a tensor_core::Gemm and lets the tuner choose who computes it.
-// 16-bit products go to our Tensor Core kernels or to cuBLASLt, f32 and f64 to cuBLASLt or our kernel without them.
+// Matrix products on the GPU: converts views to a tensor_core::Gemm and lets the tuner choose the kernel. 16-bit
+// products use our Tensor Core kernels or cuBLASLt; f32 and f64 use cuBLASLt, or our own kernel without it.
 #include "core/gemm_fused.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ using tensor_core::Gemm;
 
 struct Layout { bool transposed; std::int64_t leading; };
 
-// Whether the matrices of v are rows, or columns, of contiguous elements.
+// Whether the matrices of v have contiguous rows or columns.
 bool find_layout(const View& v, Layout* layout) {
   const std::int64_t rows = v.size(v.dim() - 2), columns = v.size(v.dim() - 1);
   const std::int64_t down = v.strides[v.dim() - 2], across = v.strides[v.dim() - 1];
@@ -37,7 +37,7 @@ bool find_layout(const View& v, Layout* layout) {
   return true;
 }
 
-// v itself, or a copy of each different matrix in it, owned by `keep`.
+// v itself, or a copy of each distinct matrix in it, owned by `keep`.
 View prepare(const View& v, Dtype dtype, Tensor& keep, Layout* layout) {
   if (v.dtype == dtype && find_layout(v, layout)) return v;
   View once = v;
@@ -55,7 +55,7 @@ View prepare(const View& v, Dtype dtype, Tensor& keep, Layout* layout) {
   return ready;
 }
 
-// The leading dimensions of both operands, merged where one step leads through both.
+// The batch dimensions of both operands, merged where a single stride suffices.
 void set_batch(Gemm& g, const View& a, const View& b) {
   tensor_core::Batch& batch = g.batch;
   for (int d = 0; d < a.dim() - 2; ++d) {
@@ -89,16 +89,16 @@ std::string key_of(const Gemm& g) {
                      g.a_sums ? " sums" : "", g.accumulate ? " add" : "", is_tf32_allowed() ? " tf32" : "");
 }
 
-// Into how many parts k is cut so that a small result still occupies the GPU: no part shorter than 256.
+// Into how many parts k is split (split-K), so that a small result still occupies the GPU: no part shorter than 256.
 int parts_for(const Gemm& g, int tile) {
   const std::int64_t tiles = (g.m + tile - 1) / tile * ((g.n + tile - 1) / tile) * g.items;
   const std::int64_t wanted = multiprocessors() / std::max<std::int64_t>(tiles, 1), possible = g.k / 256;
   return static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, possible), 1, 32));
 }
 
-// One way to compute a product: whose kernel, with what tile or plan, k cut into how many parts. cublaslt: the product
-// alone, and what follows it in kernels of its own, to the bits of the operators;
-// cublaslt_epilogue: the library does all. hopper_pair: two blocks of Hopper's kernel at a time.
+// One implementation of a product: kernel, its tile or plan, and the number of parts of k. cublaslt: only the product;
+// the epilogue runs in separate kernels, bitwise equal to the operators. cublaslt_epilogue: the library does it all.
+// hopper_pair: the Hopper kernel with clusters of two blocks.
 struct Kernel {
   enum Kind { mma, hopper, hopper_pair, plain, cublaslt, cublaslt_epilogue } kind;
   int tile, parts;
@@ -141,7 +141,7 @@ void sum_a(const Gemm& g, Device device) {
   kernels::add_in_place(device, sums, more.view(), 1.0);
 }
 
-// By a kernel that needs no memory of its own.
+// With a kernel that needs no workspace from here.
 bool run_alone(const Kernel& w, const Gemm& g) {
   switch (w.kind) {
     case Kernel::hopper: return tensor_core::run_hopper(g, w.tile);
@@ -151,7 +151,7 @@ bool run_alone(const Kernel& w, const Gemm& g) {
   }
 }
 
-// The product by `w`, then its activation or the sums of a in a kernel of their own.
+// The product by `w`, then its activation or the sums of a in a separate kernel.
 bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
   Gemm product = g;
   product.activation = Activation::none;
@@ -169,7 +169,7 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
 }
 
 bool run(const Kernel& w, const Gemm& g, Device device) {
-  // cuBLASLt's epilogue writes sums, and adds to none; of our kernels mma alone sums.
+  // cuBLASLt's epilogue writes sums but cannot accumulate; of our kernels only mma computes them.
   const bool no_sums = w.kind != Kernel::cublaslt_epilogue || g.accumulate;
   if (w.kind == Kernel::cublaslt || (w.kind != Kernel::mma && no_sums && g.a_sums)) return run_in_two(w, g, device);
   if (w.kind != Kernel::mma) return run_alone(w, g);
@@ -188,7 +188,7 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
     }
     if (compute_capability() == 90) {
       for (const int tile : {256, 128}) own.push_back({Kernel::hopper, tile, 1});
-      if (g.m > 128) own.push_back({Kernel::hopper_pair, 256, 1});  // a tile for each of the two
+      if (g.m > 128) own.push_back({Kernel::hopper_pair, 256, 1});  // a tile for each of the two blocks
     }
   } else {
     if (g.in == f32) plain.push_back({Kernel::plain, 128, 1});
@@ -198,10 +198,10 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
   if (g.activation == Activation::gelu_tanh || g.a_sums) {
     for (int plan = 0; plan < most_cublaslt_plans; ++plan) library.push_back({Kernel::cublaslt_epilogue, plan, 1});
   }
-  // The first one is used untimed. cuBLASLt's estimate is a good guess; under the shim it is not there.
+  // The first one is used if nothing is timed. cuBLASLt's heuristic is a good guess; the shim does not have it.
 #if defined(MANTISSA_CUDA_SHIM)
   own.insert(own.end(), library.begin(), library.end());
-  own.insert(own.end(), plain.begin(), plain.end());  // fibers take their time
+  own.insert(own.end(), plain.begin(), plain.end());  // slow on the shim's fibers
   return own;
 #else
   library.insert(library.end(), own.begin(), own.end());
@@ -210,7 +210,7 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
 #endif
 }
 
-// What key_of says.
+// The same information as key_of, as numbers.
 KeyNumbers<9> numbers_of(const Gemm& g) {
   return {g.m,
           g.n,
@@ -247,11 +247,11 @@ void run(const Gemm& g, Device device) {
 
 namespace {
 
-// y = a @ b + bias and what `more` adds to the description.
+// y = a @ b + bias, with the changes that `more` makes to the description.
 template <class F> void multiply(const View& y, const View& a, const View& b, const View& bias, F&& more) {
   Tensor a_copy, b_copy, bias_copy;
   Layout la{}, lb{};
-  // Halves into f32 keep their sums as they are.
+  // f16 or bf16 operands with an f32 result: the sums are not rounded.
   const Dtype in = y.dtype == f32 && is_half(a.dtype) && a.dtype == b.dtype ? a.dtype : y.dtype;
   const View left = prepare(a, in, a_copy, &la), right = prepare(b, in, b_copy, &lb);
   Gemm g;
@@ -284,7 +284,7 @@ template <class F> void multiply(const View& y, const View& a, const View& b, co
 }  // namespace
 
 void gemm(const View& y, const View& a, const View& b, const View& bias, bool add) {
-  if (a.size(a.dim() - 1) == 0) {  // an empty sum is the bias
+  if (a.size(a.dim() - 1) == 0) {  // an empty sum leaves just the bias
     if (add) return;
     if (!bias) return kernels::fill(y.device, y, 0.0);
     View rows = bias;

@@ -1,5 +1,5 @@
-// Runs a described product by the way that is fastest for it. For callers that want more than kernels::gemm offers:
-// activations, sums of rows, accumulation, f32 results of 16-bit operands.
+// Runs a product with the fastest kernel for it. For callers that need more than kernels::gemm offers: activations, row
+// sums, accumulation, f32 results of 16-bit operands.
 #pragma once
 
 #include "amp/kernels/gemm.h"

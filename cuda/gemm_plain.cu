@@ -1,7 +1,7 @@
-// A matrix product by ordinary arithmetic, for f32 and f64: what is left where cuBLASLt has no plan or is left out, and
-// what its results can be held against. A block of 256 threads computes a tile of c from slices of a and b that are
-// eight deep; while one slice in shared memory is multiplied, the next is on its way in registers. A thread has 4x4 or,
-// in four such pieces half a tile apart, 8x8 sums.
+// A matrix product without Tensor Cores, for f32 and f64: used if cuBLASLt has no plan or is excluded, and as a
+// reference for its results. A block of 256 threads computes a tile of c from slices of a and b with a depth of eight;
+// while one slice in shared memory is multiplied, the next is loaded into registers. A thread computes 4x4 or, in four
+// such pieces half a tile apart, 8x8 sums.
 // The scheme is that of Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra" (2008).
 #include "amp/kernels/gemm_finish.cuh"
 
@@ -10,10 +10,10 @@ namespace {
 
 constexpr int plain_threads = 256, depth = 8;
 
-// One operand: element (o, k) of the product, o along m or n, lies at o * leading + k or, with `along_o`, at
-// k * leading + o. Each thread brings the same few elements of every slice.
+// One operand: element (o, k) of the product, o along m or n, is at o * leading + k or, with `along_o`, at k * leading
+// + o. Each thread loads the same few elements of every slice.
 template <class C, int tile, bool along_o> struct Operand {
-  static constexpr int padded = tile + 4;  // stores of neighbours in k go to other banks, and rows stay aligned
+  static constexpr int padded = tile + 4;  // stores of neighbours in k use different banks, and rows stay aligned
   static constexpr int each = tile * depth / plain_threads;
   static constexpr int o_jump = along_o ? 0 : plain_threads / depth, k_jump = along_o ? plain_threads / tile : 0;
   struct alignas(16) Slice {
@@ -22,7 +22,7 @@ template <class C, int tile, bool along_o> struct Operand {
 
   const C* from;  // this thread's first element of the next slice
   std::int64_t leading;
-  int o, k, o_left;  // its place in the slice; how many o there are from it on
+  int o, k, o_left;  // its position in the slice; number of o from there on
   C ahead[each];
 
   __device__ Operand(const void* data, std::int64_t offset, std::int64_t row_length, std::int64_t first,
@@ -34,7 +34,7 @@ template <class C, int tile, bool along_o> struct Operand {
     o_left = static_cast<int>(end - first - o < tile ? end - first - o : tile);
     from = static_cast<const C*>(data) + offset + (along_o ? k * leading + first + o : (first + o) * leading + k);
   }
-  // The next slice, of which `k_left` are inside the matrix; what lies beyond is zero.
+  // Loads the next slice, of which `k_left` are inside the matrix; the rest is zero.
   __device__ void read(std::int64_t k_left) {
 #pragma unroll
     for (int j = 0; j < each; ++j) {
@@ -49,8 +49,8 @@ template <class C, int tile, bool along_o> struct Operand {
   }
 };
 
-// What follows the product, in two rounds over the thread's elements: the second, the activation, reads back what the
-// first has stored, so that its code stands here once and not for each of 64 sums.
+// The epilogue, in two rounds over the thread's elements: the second, the activation, reads back what the first has
+// stored, so that its code exists once instead of for each of 64 sums.
 template <class C> __device__ inline void store(const Gemm& g, std::int64_t at, std::int64_t column, C v) {
   if (g.bias) v += static_cast<const C*>(g.bias)[column];
   if (g.accumulate) v += static_cast<const C*>(g.c)[at];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(plain_threads, 2) gemm_plain(Gemm g) {
   for (std::int64_t k_left = g.k; k_left > 0; k_left -= depth, now = 1 - now) {
     const bool more = k_left > depth;
     if (more) a.read(k_left - depth), b.read(k_left - depth);
-#pragma unroll 2  // more, and they need more than 128 registers, with which two blocks share a multiprocessor
+#pragma unroll 2  // more would exceed the 128 registers with which two blocks share a multiprocessor
     for (int k = 0; k < depth; ++k) {
       C left[most], right[most];
 #pragma unroll
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(plain_threads, 2) gemm_plain(Gemm g) {
       }
     }
     if (more) a.put(slices_a[1 - now]), b.put(slices_b[1 - now]);
-    __syncthreads();  // the next slice is there, and this one has been read
+    __syncthreads();  // the next slice has arrived, and this one has been read
   }
 #pragma unroll
   for (int i = 0; i < most; ++i) {

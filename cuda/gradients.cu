@@ -1,6 +1,6 @@
-// What happens to gradients between backward and the update: unscaling with all that is learnt from it, the loss
-// scale's own update, norms and clipping. Nothing is read back: scale, verdicts and norms stay on the device. Contract:
-// core/multi_tensor.h; the CPU's twin: core/cpu/gradients.cpp.
+// Gradients between backward and the update: unscaling with its statistics, the loss scale update, norms and clipping.
+// Nothing is read back: scale, overflow flags and norms stay on the device. Contract: core/multi_tensor.h; CPU
+// counterpart: core/cpu/gradients.cpp.
 #include "cuda/fold_apart.cuh"
 #include "cuda/multi_tensor.cuh"
 #include "cuda/reduce.cuh"
@@ -56,8 +56,8 @@ template <class F> void transform_all(const char* name, std::span<const Gradient
       });
 }
 
-// --- sums over all gradients: one entry per block, joined in order by one block ---
-// All lists of both compute types, one after the other: run(list, first block, compute type's tag).
+// --- sums over all gradients: one entry per block, combined in order by one block ---
+// Iterates over all lists of both compute types: run(list, first block, compute type tag).
 template <class F> void for_all_lists(std::span<const GradientView> gradients, F&& run) {
   std::int64_t before = 0;
   const auto of = [&]<class C>() {
@@ -80,7 +80,7 @@ std::int64_t count_blocks(std::span<const GradientView> gradients) {
 Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(current_device())}; }
 
 // --- unscaling ---
-// Block b's summary lies in rows of `blocks` numbers: squares, largest, infs, nans, and the index of its tensor.
+// Block b's summary is column b of rows of `blocks` numbers: squares, largest, infs, nans, and its tensor's index.
 struct Summaries {
   double* data;
   std::int64_t blocks;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(block_size)
     for (int k = 0; k < pack; ++k) v[k] = unscale(v[k]);
     if (write) store_eight(g.data, g.dtype, i, g.numel, whole, v);
     for (int k = 0; k < pack && i + k < g.numel; ++k) {
-      // As rounded: an f16 may have become infinite.
+      // After rounding: an f16 may have become infinite.
       const double x = g.dtype == f16    ? static_cast<double>(static_cast<float>(Half(static_cast<float>(v[k]))))
                        : g.dtype == bf16 ? static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(v[k]))))
                                          : static_cast<double>(v[k]);
@@ -131,7 +131,7 @@ __global__ void join_summaries(GradientSummary* summary, bool* found_inf, Summar
   const auto fold_row = [&]<class Fold>(int r, Fold) {
     const double mine = fold_apart<Fold, double>(threadIdx.x, in.blocks, blockDim.x, [&](std::int64_t b) {
       const double v = in.row(r)[b];
-      return r == 4 && v < 0 ? __builtin_huge_val() : v;  // a block without a bad element
+      return r == 4 && v < 0 ? __builtin_huge_val() : v;  // a block without infs or NaN
     });
     return fold_block<Fold>(mine, scratch);
   };
@@ -179,7 +179,7 @@ __global__ void join_norms(float* norm, const double* sums, std::int64_t blocks,
                                                          : total);
 }
 
-// --- the scale ---
+// --- the loss scale ---
 inline constexpr int most_verdicts = 64;
 struct Verdicts {
   Verdict verdict[most_verdicts];

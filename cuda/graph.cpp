@@ -1,5 +1,5 @@
-// Recording and replay of a step as a CUDA graph: see core/accelerator.h. Every replay gets its position in the stream
-// of random numbers through a few bytes of device memory, written just before it on the same stream.
+// Capture and replay of a step as a CUDA graph: see core/accelerator.h. Every replay reads its position in the random
+// number stream from a few bytes of device memory, written just before it on the same stream.
 #include <array>
 #include <optional>
 
@@ -22,7 +22,7 @@ struct Graph {
     (void)cudaFree(random);
   }
   Arena arena;
-  // While recording. The stream is the graph's own: what other threads launch meanwhile is not part of it.
+  // During capture. The graph has its own stream, so launches of other threads are not captured.
   struct Recording {
     explicit Recording(Arena& arena) : on_stream(stream.get()), in_arena(arena) {}
     Stream stream;
@@ -31,7 +31,7 @@ struct Graph {
   };
   std::optional<Recording> recording;
   std::uint64_t* random = nullptr;  // {seed, offset} in device memory
-  std::optional<std::array<std::uint64_t, 2>> position;  // that was last written there
+  std::optional<std::array<std::uint64_t, 2>> position;  // last value written there
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
 };
@@ -41,14 +41,14 @@ Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(curren
 }  // namespace
 
 Graph* make_graph() {
-  cuda_backend::empty_cache(this_device());  // its own memory does not come from there
+  cuda_backend::empty_cache(this_device());  // the arena does not take memory from the cache
   return new Graph;
 }
 void destroy_graph(Graph* g) noexcept { delete g; }
 
 void begin_recording(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
-  wait_for_stream();  // mirrors that are full drop a request, and a recorded one would be lost for good
-  // What the step took when it ran as it is lies there, and its recording needs as much once more.
+  wait_for_stream();  // a mirror with all slots busy drops a request, and a captured one would be lost for good
+  // Frees the cached memory of the eager run of the step: the capture needs as much again in its arena.
   cuda_backend::empty_cache(this_device());
   g->recording.emplace(g->arena);
   check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
@@ -75,7 +75,7 @@ void give_up_recording(Graph* g) noexcept {
 
 void replay(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
   const std::array<std::uint64_t, 2> position{random_seed, random_offset};
-  if (g->position != position) {  // where a step draws none it stays where it is
+  if (g->position != position) {  // unchanged if the step draws no random numbers
     copy_bytes(g->random, this_device(), position.data(), cpu, sizeof position);  // through pinned memory: no waiting
     g->position = position;
   }

@@ -1,10 +1,10 @@
-// Group norm: x [N, C, ...] normalised over the channels of a group and everything behind them, then scaled and shifted
+// Group norm: x [N, C, ...] normalized over a group's channels and all dimensions after them, then scaled and shifted
 // per channel. A group of a sample is a row (cuda/rows.cuh) of `each` channels with `inner` elements; a slot of the row
-// lies in one channel. Channels-last images are copied into rows and back.
+// is within one channel. Channels-last images are copied into rows and back.
 //
-// The gradient reads g and x once where rows fit into registers: a slot leaves its sums in shared memory, and from the
-// sums of channels come those of the row, and the gradients of weight and bias of one sample. A second kernel adds up
-// the samples.
+// The gradient reads g and x once if rows fit into registers: each slot leaves its sums in shared memory; from these
+// come the channels' sums, and from those the row's sums and one sample's gradients of weight and bias. A second kernel
+// sums over the samples.
 #include "core/norm.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/norm.cuh"
@@ -27,16 +27,16 @@ struct Groups {
   }
   __host__ __device__ int row() const { return each * inner; }
   __device__ std::int64_t first_channel(std::int64_t r) const { return r % count * each; }
-  __device__ int channel_of(int j) const {  // in the group
+  __device__ int channel_of(int j) const {  // within the group
     return static_cast<int>(by_inner.divide(static_cast<unsigned>(j)));
   }
-  // Packs (rows of f64 have none) only where none spans two channels.
+  // Packs (never for f64 rows) only if none spans two channels.
   RowPlan plan(std::initializer_list<View> operands, Dtype compute) const {
     return plan_rows(row(), operands, inner % pack == 0 ? compute : f64);
   }
 };
-// Weight or bias in the compute type: itself, or a copy. (A branch on their dtypes in every slot would make the
-// compiler write the kernels out for each combination of dtypes.)
+// Weight or bias in the compute type: the original, or a copy. (Branching on their dtypes in every slot would make the
+// compiler generate the kernel for each combination of dtypes.)
 class WideParameter {
  public:
   WideParameter(const View& v, Dtype compute) : view(v) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(most_row_threads)
   });
 }
 
-// With u = g * weight: dx = inv_std * (u - mean(u) - hat * mean(u * hat)), hat the normalised x.
+// With u = g * weight: dx = inv_std * (u - mean(u) - hat * mean(u * hat)), hat the normalized x.
 // partial[sample][2][channels]: sums over the sample of g * hat and of g.
 template <class C, int width, int held>
 __global__ void __launch_bounds__(most_row_threads)
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(most_row_threads)
       slot_sums[j / width] = sums[0], slot_sums[slots + j / width] = sums[1];
     });
     wait_for_row();
-    // A warp for a channel of many slots, a thread for one of few.
+    // One warp per channel with many slots, otherwise one thread per channel.
     const bool by_warp = slots_each >= 32;
     const int step = by_warp ? 32 : 1;
 #pragma unroll 1
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(most_row_threads)
       if (!by_warp || lane == 0) store_channel(c, sums);
     }
   } else {
-    // The block takes one channel after the other; where there is one for each warp, each warp does.
+    // The block processes one channel at a time or, if there are enough channels, each warp does.
     const bool by_warp = each >= warps;
     const int team = by_warp ? 32 : threads, member = by_warp ? lane : thread;
 #pragma unroll 1
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(most_row_threads)
 
 }  // namespace
 
-// mean and inv_std are [N, groups], of compute type.
+// mean and inv_std are [N, groups], in the compute type.
 void group_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
                 const View& bias, double eps) {
   if (x.numel() == 0) return;

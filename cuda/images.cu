@@ -1,5 +1,5 @@
-// A batch of pictures from a set in device memory: gathered, changed as the plan says and normalised, in one pass.
-// Rows of a plan (data/resident.h): indices, labels, then the six fields of each step (core/pixel_step.h).
+// A batch of images from a data set in device memory: gathered, augmented as planned and normalized, in one pass. Rows
+// of a plan (data/resident.h): indices, labels, then the six fields of each step (core/pixel_step.h).
 #include "core/kernel.h"
 #include "core/pixel_step.h"
 #include "cuda/launch.cuh"
@@ -24,7 +24,7 @@ __global__ void gather_images_kernel(void* y, Dtype dtype, const std::uint8_t* i
   if (i >= p.total()) return;
   const std::int64_t picture = i / (p.channels * pixels), channel = i / pixels % p.channels;
   std::int64_t row = i % pixels / p.width, column = i % p.width;
-  int value = -1;  // read from the picture
+  int value = -1;  // read from the image
   for (int s = steps - 1; s >= 0 && value < 0; --s) {
     const std::int64_t* f = plan + (2 + 6 * s) * p.count + picture;
     const std::int64_t n = p.count;

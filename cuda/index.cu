@@ -1,6 +1,6 @@
-// Kernels that follow an index tensor. An index out of range is noted by the kernel that reads it, thrown when the host
-// next waits, and skipped. Writes to one element happen in the order of the index, as on the CPU: scatter lets the last
-// one win, scatter_add adds in order, so results are the same bits every time. Mirrors core/cpu/index.cpp.
+// Kernels that read an index tensor. The kernel that reads an out-of-range index records it and skips it; the error is
+// thrown when the host next waits. Writes to the same element happen in index order, as on the CPU: in scatter the last
+// one wins, and scatter_add adds in order, so results are bitwise reproducible. Mirrors core/cpu/index.cpp.
 #include "core/kernel.h"
 #include "core/visit_word.h"
 #include "cuda/sorting.cuh"
@@ -22,7 +22,7 @@ struct IndexWalk {
   std::int64_t size = 0;               // indices are below this
 };
 __device__ inline bool inside(std::int64_t at, std::int64_t size) { return at >= 0 && at < size; }
-// The same, of the kernel that sees an index first.
+// The same, for the kernel that reads an index first.
 __device__ inline bool inside_or_noted(std::int64_t at, std::int64_t size, Note* note) {
   if (inside(at, size)) return true;
   note_out_of_range(note, 0, at, size, 0);
@@ -32,7 +32,7 @@ Dims without(Dims d, int dim) {
   d.erase(dim);
   return d;
 }
-// Lines are numbered by the sizes of `index` without dim, whatever the sizes of the others.
+// Lines are numbered by the sizes of `index` without dim, regardless of the other tensors' sizes.
 IndexWalk walk_along(const View& index, const View& a, const View& b, int dim, std::int64_t size) {
   IndexWalk w;
   w.index = LinesOf(index.sizes, index.strides, dim);
@@ -55,7 +55,7 @@ __global__ void check_indices_kernel(const std::int64_t* index, Offsets walk, st
   }
 }
 
-// y has the sizes of the index. Elements are numbered so that neighbours in memory are neighbouring threads.
+// y has the index's sizes. Neighbouring threads handle neighbours in memory.
 template <class Word>
 __global__ void gather_kernel(Word* y, const Word* x, const std::int64_t* index, Offsets y_at, Offsets x_at,
                               Offsets index_at, std::int64_t x_step, std::int64_t n, std::int64_t size, Note* note) {
@@ -71,7 +71,7 @@ void gather_words(const View& y, const View& x, int dim, const View& index, std:
   Dims sizes = y.sizes, ys = y.strides, xs = x.strides, is = index.strides;
   std::int64_t step = xs[dim];
   xs[dim] = 0;
-  if (inner_scale > 1) {  // words of 16 bytes hold this many elements of the innermost dimension
+  if (inner_scale > 1) {  // 16-byte words hold this many elements of the innermost dimension
     for (Dims* d : {&ys, &xs}) {
       for (int k = 0; k + 1 < sizes.rank(); ++k) (*d)[k] /= inner_scale;
     }
@@ -82,7 +82,7 @@ void gather_words(const View& y, const View& x, int dim, const View& index, std:
   launch("gather", &gather_kernel<Word>, grid_for(n), y.as<Word>(), x.as<const Word>(), index.as<const std::int64_t>(),
          Offsets(sizes, ys), Offsets(sizes, xs), Offsets(sizes, is), step, n, x.sizes[dim], note());
 }
-// Rows that are copied whole, as an embedding's.
+// Whether whole rows can be copied in 16-byte words, as for an embedding.
 bool moves_16_bytes(const View& y, const View& x, int dim, const View& index) {
   const int inner = y.dim() - 1;
   if (dim == inner || index.strides[inner] != 0 || y.strides[inner] != 1 || x.strides[inner] != 1) return false;
@@ -95,7 +95,7 @@ bool moves_16_bytes(const View& y, const View& x, int dim, const View& index) {
   return fits;
 }
 
-// --- scatter: the last position that names an element wins ---
+// --- scatter: the last position with the same target wins ---
 __global__ void claim_kernel(long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t targets,
                              Note* note) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -114,7 +114,7 @@ __global__ void scatter_kernel(Word* y, const Word* source, const long long* win
 }
 
 // --- scatter_add ---
-// One thread per line walks it in order: for many lines, or short ones.
+// One thread per line processes it in order: for many lines, or short ones.
 template <class T>
 __global__ void add_lines_kernel(T* y, const T* source, const std::int64_t* index, IndexWalk w, Note* note) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -125,7 +125,7 @@ __global__ void add_lines_kernel(T* y, const T* source, const std::int64_t* inde
   for (std::int64_t i = 0; i < w.length; ++i) {
     const std::int64_t k = at[i * w.index.step];
     if (!inside_or_noted(k, w.size, note)) continue;
-    if constexpr (sizeof(T) == 2) {  // halves are summed in f32 and rounded once, at the last of their additions
+    if constexpr (sizeof(T) == 2) {  // f16 and bf16 are summed in f32 and rounded once, after the last addition
       bool first = true;
       for (std::int64_t j = 0; j < i && first; ++j) first = at[j * w.index.step] != k;
       if (!first) continue;
@@ -148,8 +148,8 @@ __global__ void index_keys_kernel(std::uint64_t* keys, const std::int64_t* index
   keys[i] = inside_or_noted(v, w.size, note) ? static_cast<std::uint64_t>(v) : ~std::uint64_t{0};
 }
 // keys and positions sorted by (index, position): the first entry of each index sums all of its entries, in order.
-// threadIdx.x walks lines (neighbours in memory), threadIdx.y and blockIdx.y entries; one sorted list for all lines
-// when `shared`.
+// threadIdx.x covers lines (contiguous in memory), threadIdx.y and blockIdx.y entries; with `shared` one sorted list
+// serves all lines.
 template <class T>
 __global__ void add_runs_kernel(T* y, const T* source, const std::uint64_t* keys, const std::uint32_t* positions,
                                 IndexWalk w, bool shared) {
@@ -175,7 +175,7 @@ template <class T> void add_in_order(const View& y, const View& index, const Vie
     return launch("scatter_add", &add_lines_kernel<T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w,
                   note());
   }
-  bool shared = true;  // all lines use one index
+  bool shared = true;  // all lines have the same index
   for (int d = 0; d < w.index.start.rank; ++d)
     shared = shared && (w.index.start.strides[d] == 0 || w.index.start.sizes[d] == 1);
   const std::int64_t lists = shared ? 1 : w.lines;

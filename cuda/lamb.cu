@@ -1,5 +1,5 @@
-// LAMB in three launches for a list of parameters: moments and, per block, the squares of value and direction; their
-// sums and the step size of each parameter; the step. Other optimizers need one pass: cuda/optim.cuh.
+// LAMB in three launches for a list of parameters: moments and, per block, the squared norms of value and direction;
+// their sums and the step size of each parameter; the update. Other optimizers need one pass: cuda/optim.cuh.
 #include "cuda/optim.cuh"
 #include "cuda/reduce.cuh"
 

@@ -1,9 +1,9 @@
-// The one funnel that kernels are launched through: launch("name", kernel, {blocks, threads}, arguments...).
-// It checks the limits, names the launch for profilers, puts it on the current stream and reports a
-// refusal. Where .cu files are compiled by a C++ compiler (tests/cuda_shim), it runs the kernel on the CPU.
+// All kernels are launched through this function: launch("name", kernel, {blocks, threads}, arguments...). It checks
+// limits, names the launch for profilers, enqueues it on the current stream and reports failures. If .cu files are
+// compiled by a C++ compiler (tests/cuda_shim), it runs the kernel on the CPU.
 //
-// Rules for kernels, so that both compilers take them: no <<<>>>; dynamic shared memory by
-// MANTISSA_SHARED; warp operations with a mask; inline PTX only in cuda/ptx.cuh, beside a CPU twin.
+// Rules for kernels, so that both compilers accept them: no <<<>>>; dynamic shared memory by MANTISSA_SHARED; warp
+// operations with a mask; inline PTX only in cuda/ptx.cuh, with a CPU counterpart.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 #define MANTISSA_SHARED(type, name) type* name = static_cast<type*>(::cuda_shim::dynamic_shared())
 #else
 #include <nvtx3/nvToolsExt.h>
-// One array for all kernels of a file: they may want it as different types.
+// One array for all kernels of a file, which may use it with different types.
 extern __shared__ __align__(16) unsigned char mantissa_shared_bytes[];
 #define MANTISSA_SHARED(type, name) type* name = reinterpret_cast<type*>(mantissa_shared_bytes)
 #endif
@@ -30,8 +30,8 @@ namespace mantissa::cuda_backend {
 struct Grid {
   dim3 blocks, threads;
   std::size_t shared = 0;  // bytes of dynamic shared memory
-  // So many blocks, side by side along x, run together and reach each other's shared memory. sm_90 and later; blocks.x
-  // is a multiple of it.
+  // Cluster size: this many blocks, adjacent along x, run together and can access each other's shared memory. sm_90 and
+  // later; blocks.x must be a multiple of it.
   unsigned cluster = 1;
 };
 
@@ -54,15 +54,15 @@ inline Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most = 512
   return g;
 }
 
-// The bytes that a kernel's parameters take, each on its own alignment. Every driver takes 4096; more (32,764 since
-// CUDA 12.1 and sm_70) would need a driver as new.
+// Total bytes of a kernel's parameters, each with its own alignment. Every driver supports 4096; more (32,764 since
+// CUDA 12.1 and sm_70) would require such a new driver.
 template <class... P> constexpr std::size_t parameter_bytes() {
   std::size_t n = 0;
   ((n = (n + alignof(P) - 1) / alignof(P) * alignof(P) + sizeof(P)), ...);
   return n;
 }
 
-// An argument as the parameter it becomes. Sizes are 64 bits wide on the host, and some kernels take them as int.
+// Converts an argument to the parameter type. Sizes are 64-bit on the host, but int in some kernels.
 template <class P, class A> P fitted(const char* name, const A& a) {
   if constexpr (std::is_integral_v<P> && std::is_integral_v<A> && !std::is_same_v<P, bool> &&
                 !std::is_same_v<A, bool>) {
@@ -71,7 +71,7 @@ template <class P, class A> P fitted(const char* name, const A& a) {
   return static_cast<P>(a);
 }
 
-// One argument as the kernel declares it: itself, or converted.
+// One argument as the kernel declares it: unchanged, or converted.
 template <class P, class A> struct Parameter {
   P value;
   Parameter(const char* name, const A& a) : value(fitted<P>(name, a)) {}
@@ -83,8 +83,7 @@ template <class P> struct Parameter<P, P> {
   void* address() { return const_cast<P*>(&value); }
 };
 
-// One call of the runtime, which says itself whether it was refused: what <<<>>> would come to is three, and a
-// fourth that asks for the error.
+// A single runtime call, which returns the launch status: <<<>>> would make three, plus a fourth to get the error.
 template <class... P> cudaError_t call_launch(const void* kernel, const Grid& grid, P... parameters) {
   void* addresses[] = {parameters.address()..., nullptr};
   if (grid.cluster > 1) {
@@ -97,7 +96,7 @@ template <class... P> cudaError_t call_launch(const void* kernel, const Grid& gr
   return cudaLaunchKernel(kernel, grid.blocks, grid.threads, addresses, grid.shared, stream());
 }
 
-// Does nothing for a grid without blocks.
+// Does nothing for an empty grid.
 template <class... P, class... A>
 void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&... arguments) {
   static_assert(parameter_bytes<P...>() <= 4096, "a kernel's parameters must fit into 4 KiB");
@@ -123,7 +122,7 @@ void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&..
   after_launch(name, status);
 }
 
-// In a kernel: notes that a value is out of range; the host throws it when it next waits.
+// In a kernel: records that a value is out of range; the host throws the error when it next waits.
 __device__ inline void note_out_of_range(Note* note, int kind, long long value, long long size, long long position) {
   if (atomicExch(&note->set, 1) != 0) return;  // the first one is enough
   note->kind = kind;

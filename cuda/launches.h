@@ -1,5 +1,4 @@
-// Which kernels a piece of a program launched, by the names they are launched with: for
-// tests, and for looking at a step.
+// Counts the kernels that a piece of code launches, by name: for tests, and for inspecting a step.
 #pragma once
 
 #include <map>
@@ -7,7 +6,7 @@
 
 namespace mantissa::cuda_backend {
 
-// While it lives, launches of this thread are counted. Scopes nest; the innermost one counts.
+// Counts this thread's launches during its lifetime. Scopes nest; only the innermost one counts.
 class LaunchCounter {
  public:
   LaunchCounter();

@@ -1,14 +1,13 @@
-// The class loss over a chunk of logits that becomes its own gradient: the kernels of linear_cross_entropy beside its
-// products. A row is read once where it fits into the registers of a block (16384 classes); longer ones are read twice,
-// the second time from the L2 cache, since the rows that are under way at one time are few. Nothing is read by the
-// host.
+// Cross entropy over a chunk of logits, which is overwritten by its own gradient: the kernels of linear_cross_entropy
+// besides its products. A row is read once if it fits into a block's registers (16384 classes); longer ones are read
+// twice, the second time from the L2 cache, since few rows are in flight at a time. The host reads nothing back.
 #include "core/linear_cross_entropy_kernels.h"
 #include "cuda/rows.cuh"
 
 namespace mantissa::cuda_backend {
 namespace {
 
-// One block, so that sums have one order. A label out of range leaves a note and does not count.
+// One block, so that sums have a fixed order. An out-of-range label is recorded and does not count.
 template <class C>
 __global__ void find_factors(C* factors, const std::int64_t* target, const C* weight, std::int64_t rows, int classes,
                              std::int64_t ignore, bool narrow, bool mean, Note* note) {
@@ -53,14 +52,14 @@ loss_rows(C* losses, RowOperand x, const std::int64_t* target, const C* weight, 
     }
     return;
   }
-  const C chosen = load_element<C>(x.data, x.dtype, at * n + label);  // before anybody writes
+  const C chosen = load_element<C>(x.data, x.dtype, at * n + label);  // before any thread overwrites it
   if (blockDim.x == 32) __syncwarp();
   else __syncthreads();
   Row<C, width, held, 1> row({x}, at, n);
   const typename Row<C, width, held, 1>::Exponentials e = row.exponentials(scratch);
   const C largest = e.largest, log_sum = std::log(e.sum), share = smoothing / C(n), unit = factors[2];
   const C on_label = (C(1) - smoothing) * (weight ? weight[label] : C(1));
-  C costs = 0;  // what the smoothed classes cost, without the logarithm
+  C costs = 0;  // the label-smoothing cost, without the log-sum-exp
   if (smoothing > C(0)) {
     row.each([&](int j, const C (&v)[1][width]) {
       for (int k = 0; k < width; ++k) costs += (weight ? weight[j + k] : C(1)) * (largest - v[0][k]);

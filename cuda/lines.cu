@@ -1,6 +1,5 @@
-// What goes through lines of a tensor one element after the other, one thread to a line: running logarithms of sums,
-// running extremes, products and extremes of what an index sends to one place. Mirrors the kernels
-// of the same names in core/cpu.
+// Kernels that process lines of a tensor sequentially, one thread per line: cumulative logsumexp, cumulative extremes,
+// and scatter products and extremes. Mirrors the kernels of the same names in core/cpu.
 #include "core/kernel.h"
 #include "cuda/rows.cuh"
 
@@ -27,7 +26,7 @@ __global__ void logcumsumexp_lines(RowOperand y, RowOperand x, std::int64_t line
   }
 }
 
-// A later value replaces the extreme when it is equal, beyond it or NaN; NaN stays.
+// A later value replaces the extreme if it is equal, more extreme or NaN; NaN stays.
 template <class C>
 __global__ void extreme_lines(RowOperand values, RowOperand indices, RowOperand x, std::int64_t lines, std::int64_t n,
                               bool largest) {

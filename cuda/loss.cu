@@ -1,5 +1,5 @@
-// Losses over classes and their gradients. A row of logits is read once forward (largest, log of the sum of
-// exponentials, cost) and once backward. Labels out of range leave a note, which the host throws when it next waits.
+// Class losses and their gradients. A row of logits is read once forward (maximum, log-sum-exp, loss) and once
+// backward. Out-of-range labels are recorded; the host throws the error when it next waits.
 #include "core/kernel.h"
 #include "core/ops.h"
 #include "cuda/fold_apart.cuh"
@@ -23,14 +23,14 @@ namespace {
 
 int class_dim(const View& x) { return x.dim() > 1 ? 1 : 0; }
 
-// Targets, weights of classes, and what is done with a row whose label is not one.
+// Targets, class weights, and the handling of rows with an ignored or invalid label.
 struct Labels {
   RowOperand target, weight;
   std::int64_t ignore;
   int classes;
   Note* note;
 
-  // The label of row r, or -1 where the row does not count.
+  // The label of row r, or -1 if the row does not count.
   __device__ std::int64_t at(std::int64_t r) const {
     const std::int64_t label = load_element<std::int64_t>(target.data, target.dtype, r);
     if (label == ignore) return -1;
@@ -90,8 +90,8 @@ template <class C> __global__ void nll_rows(C* losses, C* weights, RowOperand x,
   weights[at] = w;
 }
 
-// The losses of all rows into the result: as they are, summed, or divided by the sum of label weights. One block, so
-// that the order of the sum is fixed.
+// Reduces the losses of all rows into the result: unchanged, summed, or divided by the sum of label weights. One block,
+// so that the order of the sum is fixed.
 template <class C>
 __global__ void reduce_losses(RowOperand loss, C* total, const C* losses, const C* weights, std::int64_t rows,
                               Reduction reduction) {
@@ -107,7 +107,7 @@ __global__ void reduce_losses(RowOperand loss, C* total, const C* losses, const 
     store_element(loss.data, loss.dtype, 0, reduction == Reduction::mean ? sum / weight : sum);
 }
 
-// What the gradient of row r's loss is multiplied with.
+// The factor of the gradient of row r's loss.
 template <class C>
 __device__ inline C row_gradient(const RowOperand& g, std::int64_t r, const C* total, Reduction reduction) {
   const C v = load_element<C>(g.data, g.dtype, reduction == Reduction::none ? r : 0);
@@ -194,7 +194,7 @@ Labels labels_of(const View& target, const View& weight, std::int64_t ignore, st
 }
 template <class C> C* data_of(const Tensor& t) { return static_cast<C*>(t.view().data); }
 
-// `each` [rows]: the losses in the compute dtype, and the weights behind them.
+// `each` [rows]: the losses in the compute dtype, followed by the weights.
 template <class C>
 void finish_losses(const View& loss, const View& total, const Tensor& each, std::int64_t rows, Reduction reduction) {
   launch("reduce_losses", reduce_losses<C>, Grid{dim3(1), dim3(512)}, operand(loss), total.as<C>(), data_of<C>(each),
@@ -222,7 +222,7 @@ void cross_entropy(const View& loss, const View& largest, const View& log_sum, c
   });
 }
 
-// dx may be x: a thread reads what it writes, and no other.
+// dx may be x: each element is read and written by the same thread only.
 void cross_entropy_backward(const View& dx, const View& g, const View& x, const View& target, const View& weight,
                             const View& largest, const View& log_sum, const View& total, const CrossEntropyOptions& o) {
   const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
@@ -230,10 +230,10 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
       log_sums(log_sum);
   const DenseOutput out(moved_to_last(dx, class_dim(x)));
   RowPlan plan = plan_rows(classes, {in.view, out.view}, compute_dtype(x.dtype));
-  plan.fits = false;  // nothing is read twice, so nothing is held
+  plan.fits = false;  // each element is read once, so nothing needs to be held
   visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
     Tensor sum;
-    const C* all_weights = nullptr;  // each is 1
+    const C* all_weights = nullptr;  // null: all weights are 1
     if (weight) {
       sum = Tensor::allocate({1}, dtype_of<C>, x.device);
       launch("sum_class_weights", sum_class_weights<C>, Grid{dim3(1), dim3(256)}, data_of<C>(sum), operand(w.view),

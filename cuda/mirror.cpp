@@ -1,5 +1,5 @@
-// Small reports from the device: copies into pinned memory that nobody waits for. Requests rotate through a few
-// buffers; one that finds all of them under way is dropped, because a later one will tell more.
+// Small reports from the device: asynchronous copies to pinned memory. Requests rotate through a few buffers; one that
+// finds all of them in flight is dropped, because a later one will bring newer data.
 #include <array>
 
 #include "core/accelerator.h"
@@ -13,7 +13,7 @@ struct Mirror {
     void* data = nullptr;
     Event copied;
     bool under_way = false;
-    std::uint64_t number = 0;  // of the request whose bytes these are; 0: none
+    std::uint64_t number = 0;  // of the request that these bytes belong to; 0: none
   };
   explicit Mirror(std::size_t n) : bytes(n) {
     for (Slot& s : slots) s.data = allocate_pinned(n);
@@ -29,14 +29,14 @@ struct Mirror {
       deallocate_pinned(s.data, bytes);
     }
   }
-  // Notices which copies have arrived.
+  // Checks which copies have completed.
   void look() {
     for (Slot& s : slots) s.under_way = s.under_way && !s.copied.reached();
   }
 
   std::size_t bytes;
   std::array<Slot, 4> slots;
-  Slot* replayed = nullptr;  // written by a graph at every replay, at a time that nobody knows
+  Slot* replayed = nullptr;  // written by a graph at every replay, at an unknown time
   std::uint64_t requests = 0;
 };
 

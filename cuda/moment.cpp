@@ -1,4 +1,4 @@
-// Moments of a stream for profiles (core/profile.h), as events that keep the time.
+// Time stamps on a stream for profiles (core/profile.h): timing events.
 #include <memory>
 
 #include "core/accelerator.h"
@@ -10,7 +10,7 @@ struct Moment {
   Event event{true};
 };
 
-Moment* mark_moment(Device) {  // of the device that prepare() has made the current one
+Moment* mark_moment(Device) {  // on the device that prepare() made current
   auto moment = std::make_unique<Moment>();
   moment->event.record();
   return moment.release();

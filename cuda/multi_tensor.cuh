@@ -1,5 +1,5 @@
-// How kernels walk many flat tensors in one launch: their descriptions travel in the launch itself, so nothing is
-// copied to the device first and a captured graph keeps them. A block works on `chunk` elements of one tensor. The
+// Kernels over many flat tensors in one launch: the tensor descriptions are launch parameters, so nothing has to be
+// copied to the device first, and a captured graph contains them. A block works on `chunk` elements of one tensor. The
 // contract of every kernel is in core/multi_tensor.h.
 #pragma once
 
@@ -11,18 +11,18 @@
 
 namespace mantissa::cuda_backend {
 
-inline constexpr std::int64_t chunk = 2048;  // eight elements for each of 256 threads: small models fill the GPU too
-inline constexpr int list_bytes = 3900;      // of a launch, whose parameters may take 4 KB
+inline constexpr std::int64_t chunk = 2048;  // eight elements per thread for 256 threads: small models fill the GPU too
+inline constexpr int list_bytes = 3900;      // of launch parameters, of which 4 KB are available
 
 template <class V> struct TensorList {
   static constexpr int most = (list_bytes - 8) / static_cast<int>(sizeof(V) + sizeof(unsigned));
   V tensor[most];
-  unsigned first_block[most + 1];  // of each tensor; the last is the number of blocks
+  unsigned first_block[most + 1];  // of each tensor; the last entry is the number of blocks
   int count = 0;
 
   // The tensor that this block works on, and its first element.
   __device__ const V& find(std::int64_t* begin) const {
-    int t = 0, after = count;  // it is one of [t, after)
+    int t = 0, after = count;  // it is in [t, after)
     while (after - t > 1) {
       const int middle = (t + after) / 2;
       if (blockIdx.x >= first_block[middle]) t = middle;
@@ -33,8 +33,8 @@ template <class V> struct TensorList {
   }
 };
 
-// Calls run(list, first block of the list among all) for lists that hold all tensors of
-// `tensors` which `takes` accepts.
+// Calls run(list, index of the list's first block among all) for lists that together hold all tensors that `takes`
+// accepts.
 template <class V, class Takes, class F> void for_lists(std::span<const V> tensors, Takes&& takes, F&& run) {
   TensorList<V> list;
   std::int64_t before = 0;
@@ -61,7 +61,7 @@ template <class V> Grid grid_of(const TensorList<V>& list) {
 
 __device__ inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-// Elements i .. i + 7 of a tensor of n, of which those beyond the end are left out.
+// Elements i .. i + 7 of a tensor of n; those beyond the end are skipped.
 template <class C>
 __device__ inline void load_eight(C (&to)[pack], const void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole) {
   if (whole) return load_pack(to, p, t, i);

@@ -1,19 +1,18 @@
-// Normalisation of rows: layer norm, and RMS norm, which is the same around zero instead of the mean.
+// Row normalization: layer norm, and RMS norm, which does not subtract the mean.
 //
-// The gradient reads g and x once. A block takes a stretch of rows, of which a thread sees the same columns every time:
-// it keeps the sums over rows that the gradients of weight and bias are in registers while the rows pass. A second
-// kernel adds up the stretches, in a fixed order. Rows too long for that are read twice, and by a third kernel for
-// those sums.
+// The gradient reads g and x once. A block processes a stretch of rows, in which a thread always handles the same
+// columns: it accumulates the sums over rows for the gradients of weight and bias in registers. A second kernel adds up
+// the stretches, in a fixed order. Rows too long for that are read twice, and again by a third kernel for those sums.
 //
-// A residual is added in registers, to x before it is normalised and to dx before it is stored; dx in a second dtype is
-// stored from there, too.
+// A residual is added in registers, to x before it is normalized and to dx before it is stored; a copy of dx in a
+// second dtype is stored from registers too.
 #include "core/norm.h"
 #include "cuda/norm.cuh"
 
 namespace mantissa::cuda_backend {
 namespace {
 
-// x + delta, rounded as it is stored, in the place of x. Everything is read before anything is written.
+// Replaces x with x + delta, rounded as when stored. Everything is read before anything is written.
 template <class C, int width, int held>
 __device__ inline void add_to_row(Row<C, width, held, 1>& row, const RowOperand& delta, const RowOperand& sum) {
   const auto finish = [&](int j, C (&v)[width], const C (&d)[width]) {
@@ -35,7 +34,7 @@ __device__ inline void add_to_row(Row<C, width, held, 1>& row, const RowOperand&
   }
 }
 
-// Without `means` around zero. adds: of x + delta.
+// Null `means`: no centring. adds: the input is x + delta.
 template <class C, int width, int held, bool adds>
 __global__ void __launch_bounds__(most_row_threads)
     norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand sum, RowOperand x, RowOperand delta, RowOperand weight,
@@ -65,8 +64,8 @@ __global__ void __launch_bounds__(most_row_threads)
 }
 
 // --- the gradient ---
-// With u = g * weight: dx = inv_std * (u - mean(u) - hat * mean(u * hat)), hat the normalised x. Around zero mean(u)
-// has no part, and there is no bias. Statistics of a tensor's rows:
+// With u = g * weight: dx = inv_std * (u - mean(u) - hat * mean(u * hat)), hat the normalized x. Without centring the
+// mean(u) term is omitted, and there is no bias. Statistics of a tensor's rows:
 template <bool centred, class C> struct Statistics {
   const C *means, *inv_stds;
   __device__ C mean(std::int64_t r) const {
@@ -80,18 +79,18 @@ template <class C, int width> __device__ inline void load_weight(C (&w)[width], 
   for (int k = 0; k < width; ++k) w[k] = C(1);
 }
 
-constexpr int few_slots = 2, many_slots = 4;  // of a thread, each with g, x and the sums of its columns in registers
+constexpr int few_slots = 2, many_slots = 4;  // per thread, each with g, x and its columns' sums in registers
 template <int held> constexpr unsigned most_summing_threads = held == few_slots ? 512 : 384;
 
-// What has arrived at x's node by other ways is added to dx, which is rounded first, as if it were stored and then
-// added. The addition is one that no compiler joins to a product.
+// Gradients that reached x's node by other paths are added to dx, which is rounded first, as if it had been stored
+// before the addition. The addition is never contracted into an FMA.
 template <class C, int width>
 __device__ inline void add_rounded(C (&dx)[width], const C (&arrived)[width], Dtype dtype) {
 #pragma unroll
   for (int k = 0; k < width; ++k) dx[k] = add_apart(rounded_to(dtype, dx[k]), arrived[k]);
 }
 
-// To dx and, where there is one, to `rounded`: one piece of code, for stores of any dtype are long.
+// Stores to dx and, if present, to `rounded`, with the same code, because stores of any dtype are long.
 template <class C, int width>
 __device__ inline void store_both(const RowOperand& dx, const RowOperand& rounded, std::int64_t i,
                                   const C (&from)[width]) {
@@ -102,7 +101,7 @@ __device__ inline void store_both(const RowOperand& dx, const RowOperand& rounde
   }
 }
 
-// partial[block][columns][n]: sums over the block's rows of g * hat and, where there is a bias, of g.
+// partial[block][columns][n]: sums over the block's rows of g * hat and, with a bias, of g.
 template <bool centred, class C, int width, int held>
 __global__ void __launch_bounds__(most_summing_threads<held>)
     norm_backward_stretches(RowOperand dx, RowOperand rounded, RowOperand g, RowOperand x, RowOperand weight,
@@ -114,7 +113,7 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
   const std::int64_t first = std::int64_t{blockIdx.x} * stretch, last = first + stretch < rows ? first + stretch : rows;
   for (std::int64_t at = first + threadIdx.y; at < last; at += blockDim.y) {
     Row<C, width, held, 2> row({g, x}, at, n);
-    constexpr bool early = held == few_slots;  // where registers are left, all reads of a row wait together
+    constexpr bool early = held == few_slots;  // if registers allow, all reads of a row are issued together
     C more[early ? held : 1][width];
     if (early && arrived.data)
       each_slot(row, [&](int s, int j, C(&)[2][width]) { load_slot(more[early ? s : 0], arrived, row.start + j); });
@@ -146,7 +145,7 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
       store_both(dx, rounded, row.start + j, out);
     });
   }
-  // Warps that had rows of their own add up one after the other, in the same order in every run.
+  // Warps with separate rows add up one after the other, in a fixed order.
   const RowOperand to{partial + std::int64_t{blockIdx.x} * columns * n, dtype_of<C>};
   for (unsigned turn = 0; turn < blockDim.y; ++turn) {
     if (turn == threadIdx.y) {
@@ -211,7 +210,7 @@ __global__ void __launch_bounds__(most_row_threads, 3)
   });
 }
 
-// partial as above, of a block of 32 columns and a stretch of rows; lanes run along columns, so reads are whole lines.
+// partial as above, for blocks of 32 columns and a stretch of rows; lanes run along columns, so reads are coalesced.
 constexpr int column_warps = 8;
 template <bool centred, class C>
 __global__ void __launch_bounds__(32 * column_warps)
@@ -239,7 +238,7 @@ __global__ void __launch_bounds__(32 * column_warps)
   partial[(std::int64_t{blockIdx.y} * columns + threadIdx.y) * n + column] = total;
 }
 
-// --- on the host ---
+// --- host ---
 void forward(const RowNorm& f) {
   if (f.y.numel() == 0) return;
   check_row(f.row);
@@ -261,12 +260,12 @@ void forward(const RowNorm& f) {
   y.finish();
 }
 
-// How the rows of the gradient are dealt out. Blocks are as many as one wave on 132 multiprocessors, each with at least
-// eight rows for a thread: numbers that depend on the shape alone.
+// Distribution of the gradient's rows. As many blocks as one wave on 132 multiprocessors, with at least eight rows per
+// thread: these numbers depend on the shape only.
 struct StretchPlan {
   RowPlan rows;
   int held = few_slots;
-  std::int64_t length = 1, count = 1;  // rows of a stretch; stretches
+  std::int64_t length = 1, count = 1;  // rows of a stretch; number of stretches
 
   StretchPlan(std::int64_t n, std::int64_t all, std::initializer_list<View> operands, Dtype compute)
       : rows(plan_rows(n, operands, compute)) {
@@ -322,7 +321,7 @@ template <bool centred> void backward(const RowNormGradient& f) {
         if (plan.held == few_slots) run.template operator()<width, few_slots>();
         else run.template operator()<width, many_slots>();
       });
-    } else {  // dx may take the place of g, so the columns come first
+    } else {  // dx may overwrite g, so the columns are computed first
       const Grid grid{dim3(static_cast<unsigned>(plan.count > 0 ? across : 0), static_cast<unsigned>(plan.count)),
                       dim3(32, column_warps)};
       launch("norm_backward_columns", norm_backward_columns<centred, C>, grid, partial, operand(g.view),

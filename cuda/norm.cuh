@@ -1,4 +1,4 @@
-// What normalisations of rows share (layer norm and RMS norm in cuda/norm.cu, group norm in cuda/group_norm.cu): the
+// Shared by the row normalizations (layer norm and RMS norm in cuda/norm.cu, group norm in cuda/group_norm.cu): the
 // statistics of a row, and the second stage of the gradients of weight and bias.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace mantissa::cuda_backend {
 
-// The slots of a row that is held, and which of the thread's they are: f(s, j, v).
+// Calls f(s, j, v) for the thread's slots of a row that is held in registers: slot number, first element, values.
 template <class C, int width, int held, int inputs, class F>
 __device__ inline void each_slot(Row<C, width, held, inputs>& row, F&& f) {
 #pragma unroll
@@ -16,8 +16,8 @@ __device__ inline void each_slot(Row<C, width, held, inputs>& row, F&& f) {
   }
 }
 
-// The sums of v[0], v[1], ... over the threads of a row; every thread gets them. scratch: 32 * count values of shared
-// memory, which may be used again at once. join_warps: of values that are a warp's sums already.
+// Sums v[0], v[1], ... over the threads of a row; every thread gets them. scratch: 32 * count elements of shared
+// memory, which may be reused at once. join_warps: the same for values already summed within each warp.
 template <int count, class C> __device__ inline void join_warps(C (&v)[count], C* scratch) {
   const int thread = static_cast<int>(threadIdx.x), warps = static_cast<int>(blockDim.x) / 32, lane = thread % 32;
   if (warps == 1) return;
@@ -36,7 +36,7 @@ template <int count, class C> __device__ inline void sum_over_row(C (&v)[count],
   join_warps(v, scratch);
 }
 
-// Mean and squared deviations of a part of a row, and of two parts together (Chan, Golub and LeVeque, 1979).
+// Mean and sum of squared deviations of part of a row; join() merges two parts (Chan, Golub and LeVeque, 1979).
 template <class C> struct Spread {
   C count = 0, mean = 0, squares = 0;
   __device__ void join(const Spread& other) {
@@ -57,8 +57,8 @@ template <class C> __device__ inline Spread<C> join_warp(Spread<C> s) {
 
 template <class C> struct RowStatistics { C mean, inv_std; };
 
-// scratch: 96 values of shared memory. A row that is held is looked at twice, so a large mean costs no digits; one that
-// is not is read once, and what its threads found is joined. Around zero the mean is 0.
+// scratch: 96 elements of shared memory. A row held in registers is traversed twice, so that a large mean costs no
+// precision; one that is not is read once, and the threads' statistics are merged. Without centring the mean is 0.
 template <class C, int width, int held>
 __device__ inline RowStatistics<C> statistics_of(Row<C, width, held, 1>& row, bool centred, C eps, C* scratch) {
   const C n = C(row.n);
@@ -88,8 +88,8 @@ __device__ inline RowStatistics<C> statistics_of(Row<C, width, held, 1>& row, bo
   return {mine.mean, C(1) / std::sqrt(mine.squares / n + eps)};
 }
 
-// The second stage of sums over rows. partial[stretches][columns], columns: n of dweight and, where wanted, n of dbias.
-inline constexpr int joining_warps = 32;  // of a block: blocks are few, and their warps wait for what they read
+// The second stage of sums over rows. partial[stretches][columns], columns: n of dweight, then n of dbias if wanted.
+inline constexpr int joining_warps = 32;  // per block: there are few blocks, and their warps wait for memory
 template <class C>
 __global__ void __launch_bounds__(32 * joining_warps)
     sum_stretches(RowOperand dweight, RowOperand dbias, const C* partial, std::int64_t n, std::int64_t columns,

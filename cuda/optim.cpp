@@ -1,4 +1,4 @@
-// Chooses the launch of an optimizer's formula.
+// Selects the launch for an optimizer's formula.
 #include "core/optim_formulas.h"
 #include "cuda/optim_entry.h"
 

@@ -1,7 +1,7 @@
 // The fused optimizer update on the GPU: one pass reads value, gradient and state and writes value, state and the
-// low-precision shadow. Hyperparameters, step counts and the verdict to skip are read from device memory.
-// Formula number i is instantiated in cuda/optim_<i % optim_files>.cu. Formulas: core/optim_formulas.h; the
-// CPU's twin: core/cpu/optim.cpp.
+// low-precision shadow copy. Hyperparameters, step counts and the skip flag are read from device memory. Formula i is
+// instantiated in cuda/optim_<i % optim_files>.cu. Formulas: core/optim_formulas.h; CPU counterpart:
+// core/cpu/optim.cpp.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace mantissa::cuda_backend {
 
-// bf16 with the fraction that is cut off as the chance to round up; the bits of core/cpu/optim.cpp.
+// Rounds to bf16, up with a probability equal to the truncated fraction; the same bits as core/cpu/optim.cpp.
 __device__ inline BFloat16 round_stochastically(float v, std::uint32_t r) {
   r = (r ^ (r >> 16)) * 0x85ebca6bu;
   r = (r ^ (r >> 13)) * 0xc2b2ae35u;
@@ -45,7 +45,7 @@ template <int states> __device__ inline bool is_aligned(const ParameterView& v) 
   return aligned;
 }
 
-// The formula whose hyperparameters the host copied to the device.
+// The formula with the hyperparameters that the host copied to the device.
 template <class F> __device__ inline const F& formula_of(const double* hyper) {
   static_assert(std::is_trivially_copyable_v<F> && alignof(F) == alignof(double));
   return *reinterpret_cast<const F*>(hyper);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(block_size)
   if (skip && *skip) return;
   std::int64_t begin;
   const ParameterView& v = list.find(&begin);
-  // The constants take powers and roots in f64: one thread derives them for its block.
+  // The constants need powers and roots in f64: one thread computes them for its block.
   alignas(16) __shared__ unsigned char shared_update[sizeof(Update)];
   __shared__ GradientReading::Factors<C> factors;
   if (threadIdx.x == 0) {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(block_size)
   if (v.shadow) store_eight(v.shadow, v.shadow_dtype, i, v.numel, whole, value);
 }
 
-// After all blocks of an update have read the step counts.
+// Increments step counts after all blocks of an update have read them.
 struct StepList {
   struct Counts {
     std::int64_t* step;
@@ -111,7 +111,7 @@ template <class F> __global__ void advance_parameters(StepList list, const doubl
   ++*v.step;
 }
 
-// Also of parameters without elements: their steps count too.
+// Includes parameters without elements: their steps count too.
 template <class F>
 void launch_advance(const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
   static_assert(StepList::most <= block_size);
@@ -140,7 +140,7 @@ void launch_update(const double* hyper, const bool* skip, const GradientReading&
       });
   launch_advance<F>(hyper, skip, parameters);
 }
-// The launches of every optim_files-th formula, from `first` on.
+// The launches of every optim_files-th formula, starting with `first`.
 template <int first, class... F> constexpr auto make_updates(List<F...>) {
   constexpr std::size_t count = (sizeof...(F) - first + optim_files - 1) / optim_files;
   return []<std::size_t... i>(std::index_sequence<i...>) {

@@ -1,4 +1,4 @@
-// The table of optimizer updates as host code sees it: see cuda/optim.cuh.
+// The table of optimizer updates for host code: see cuda/optim.cuh.
 #pragma once
 
 #include <span>

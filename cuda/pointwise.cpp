@@ -1,4 +1,4 @@
-// Chooses the launch of a formula; the kernels are in cuda/elementwise.cuh.
+// Selects the launch for a formula; the kernels are in cuda/elementwise.cuh.
 #include "core/kernel.h"
 #include "cuda/pointwise_entry.h"
 

@@ -1,4 +1,4 @@
-// The table of elementwise launches as host code sees it: see cuda/pointwise_tiles.cuh.
+// The table of elementwise launches for host code: see cuda/pointwise_tiles.cuh.
 #pragma once
 
 #include "cuda/elementwise.h"

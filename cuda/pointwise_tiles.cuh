@@ -1,6 +1,6 @@
-// The launches of the elementwise kernels, one per formula and compute type. Formula number i is
-// instantiated in cuda/pointwise_<i % tile_files>.cu, so that no file is slow to compile; a new formula needs
-// no edit there. Next: cuda/pointwise.cpp.
+// The launches of the elementwise kernels, one per formula and compute dtype. Formula i is instantiated in
+// cuda/pointwise_<i % tile_files>.cu, so that no file is slow to compile; a new formula needs no edit there. Next:
+// cuda/pointwise.cpp.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ template <class F> constexpr PointwiseEntry entry() {
   return e;
 }
 
-// The entries of every pointwise_files-th formula, from `first` on.
+// The entries of every pointwise_files-th formula, starting with `first`.
 template <int first, class... F> constexpr auto make_entries(List<F...>) {
   constexpr std::size_t count = (sizeof...(F) - first + pointwise_files - 1) / pointwise_files;
   return []<std::size_t... i>(std::index_sequence<i...>) {

@@ -1,6 +1,6 @@
-// Pooling of images and its gradients. Forward kernels take one thread per output pixel, backward kernels one per input
-// pixel, which visits the windows that saw it in order: no atomics, the same bits every time. In channels-last images a
-// thread has eight neighbouring channels of its pixel. Mirrors core/cpu/pool.cpp and core/cpu/pool_channels.cpp.
+// Image pooling and its gradients. Forward uses one thread per output pixel, backward one per input pixel, which visits
+// the windows that contain it in order: no atomics, bitwise reproducible. In channels-last images a thread handles
+// eight neighbouring channels of its pixel. Mirrors core/cpu/pool.cpp and core/cpu/pool_channels.cpp.
 #include "core/kernel.h"
 #include "core/pool.h"
 #include "cuda/rows.cuh"
@@ -19,11 +19,11 @@ MANTISSA_KERNEL(avg_pool2d_backward, const PoolShape& shape, const View& dx, con
 namespace mantissa::cuda_backend {
 namespace {
 
-// What a thread does, from its number: pixels of planes one after the other, or `width` channels of a pixel, then the
-// next ones, then the next pixel.
+// Maps a thread index to its work: pixels in plane order, or for channels-last `width` channels of a pixel, with the
+// channels varying fastest.
 struct PixelWalk {
   bool last;                // channels-last images
-  std::int64_t channels, width, count;  // threads
+  std::int64_t channels, width, count;  // count: number of threads
   Split slots, pixels, across;
   PixelWalk(const View& images, Layout layout, int w)
       : last(layout == Layout::channels_last), channels(images.sizes[1]), width(w), count(images.numel() / w),
@@ -31,9 +31,9 @@ struct PixelWalk {
 
   struct Place {
     std::int64_t y, x;           // the pixel
-    std::int64_t image, channel;  // channel: of channels-last images; `image` counts planes otherwise
-    std::int64_t step;           // from a pixel to the next, in elements
-    // Where the first pixel of images with so many pixels lies, for these channels.
+    std::int64_t image, channel;  // channel: for channels-last images; otherwise `image` counts planes
+    std::int64_t step;           // between neighbouring pixels, in elements
+    // Offset of the first pixel, for these channels, in images of this many pixels.
     __device__ std::int64_t first(std::int64_t pixels) const { return image * pixels * step + channel; }
   };
   __device__ Place operator()(std::int64_t i) const {
@@ -45,8 +45,8 @@ struct PixelWalk {
 
 template <class C> __device__ bool replaces(C value, C best) { return value > best || value != value; }
 
-// Maxima, and where they were: taps (numbers of pixels in their windows), or indices
-// (numbers of pixels in their planes).
+// Maxima and their positions: taps (pixel numbers within their windows), or indices (pixel numbers within their
+// planes).
 template <class C, int width>
 __global__ void max_pool_kernel(PoolShape s, PixelWalk walk, RowOperand y, std::int64_t* indices, std::uint8_t* taps,
                                 RowOperand x) {
@@ -112,10 +112,10 @@ template <class C, int width> __global__ void avg_pool_kernel(PoolShape s, Pixel
   store_slot(y, to.first(s.out[0] * s.out[1]) + (to.y * s.out[1] + to.x) * to.step, sum);
 }
 
-// Outputs [first, last) along dimension d are all whose window may hold input i; of an adaptive window some may not.
+// Outputs [first, last) along dimension d whose windows may contain input i; adaptive windows may not.
 struct Range { std::int64_t first, last; };
 __device__ Range outputs_around(const PoolShape& s, int d, std::int64_t i) {
-  if (s.adaptive) {  // window o begins at o * in / out and ends before (o + 1) * in / out + 1
+  if (s.adaptive) {  // window o starts at o * in / out and ends before (o + 1) * in / out + 1
     const std::int64_t first = i * s.out[d] / s.in[d], last = ((i + 1) * s.out[d] + s.in[d] - 1) / s.in[d];
     return {first, last < s.out[d] ? last : s.out[d]};
   }
@@ -149,7 +149,7 @@ __global__ void avg_pool_backward_kernel(PoolShape s, PixelWalk walk, RowOperand
   store_slot(dx, at.first(s.in[0] * s.in[1]) + (at.y * s.in[1] + at.x) * at.step, sum);
 }
 
-// A pixel's gradient is the sum of those whose maximum it was.
+// A pixel's gradient is the sum over the windows whose maximum it was.
 template <class C, int width>
 __global__ void max_pool_taps_backward_kernel(PoolShape s, PixelWalk walk, RowOperand dx, RowOperand g,
                                               const std::uint8_t* taps) {
@@ -178,13 +178,13 @@ __global__ void max_pool_taps_backward_kernel(PoolShape s, PixelWalk walk, RowOp
   store_slot(dx, at.first(s.in[0] * s.in[1]) + (at.y * s.in[1] + at.x) * at.step, sum);
 }
 
-// With indices the shape of the windows is not known. A warp takes a plane's row of outputs after the other, so that
-// two additions to one pixel are made by the same warp, in order: 32 outputs at a time, equal places joined first.
+// With indices the window shape is unknown. A warp processes a plane's outputs in order, 32 at a time, so that two
+// additions to the same pixel are made by the same warp in order; equal indices are combined first.
 template <class C>
 __global__ void max_pool_backward_kernel(C* dx, RowOperand g, const std::int64_t* index, std::int64_t planes,
                                          std::int64_t out, std::int64_t in) {
   const std::int64_t plane = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (plane >= planes) return;  // the whole warp
+  if (plane >= planes) return;  // applies to the whole warp
   C* sums = dx + plane * in;
   for (std::int64_t first = 0; first < out; first += 32) {
     const std::int64_t o = first + threadIdx.x;
@@ -195,7 +195,7 @@ __global__ void max_pool_backward_kernel(C* dx, RowOperand g, const std::int64_t
       value = load_element<C>(g.data, g.dtype, plane * out + o);
       if (place < 0 || place >= in) place = -1;
     }
-    bool leads = place >= 0;  // the first lane that names this place adds for all of them
+    bool leads = place >= 0;  // the first lane with this index adds for all of them
     C total = 0;
     for (int lane = 0; lane < 32; ++lane) {
       const std::int64_t other = __shfl_sync(all_lanes, place, lane);
@@ -209,13 +209,13 @@ __global__ void max_pool_backward_kernel(C* dx, RowOperand g, const std::int64_t
   }
 }
 
-// --- on the host ---
+// --- host ---
 Layout layout_of_images(const View& a, const View& b) {
   return a.layout() == Layout::channels_last || b.layout() == Layout::channels_last ? Layout::channels_last
                                                                                     : Layout::contiguous;
 }
-// Calls f.operator()<C, width>(walk) for one thread per slot of `images`. taps: bytes that are
-// moved in packs, too, or absent.
+// Calls f.operator()<C, width>(walk) for one thread per slot of `images`. taps: optional bytes that are moved in packs
+// too.
 template <class F>
 void visit_pixels(const View& images, Layout layout, const View& taps, std::initializer_list<View> operands, F&& f) {
   const bool taps_fit = taps.dtype != u8 || reinterpret_cast<std::uintptr_t>(taps.data) % pack == 0;

@@ -1,6 +1,6 @@
-// Pooling over volumes [N, C, D, H, W], and over images with dilation. One thread per result element; the gradient
-// of an average visits all windows of its input's line in order. Mirrors core/cpu/pool_volume.cpp;
-// max_pool2d_backward serves its maxima.
+// Pooling of volumes [N, C, D, H, W], and of images with dilation. One thread per result element; the gradient of an
+// average visits all windows of its input's line in order. Mirrors core/cpu/pool_volume.cpp; the gradient of the
+// maximum is max_pool2d_backward.
 #include "core/kernel.h"
 #include "core/pool.h"
 #include "cuda/rows.cuh"
@@ -39,7 +39,7 @@ __global__ void max_volumes(VolumePoolShape s, RowOperand y, std::int64_t* index
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const std::int64_t volume = i / s.out_pixels() * s.in_pixels();
-  C best = -static_cast<C>(__builtin_huge_val());  // of a window that lies between all inputs
+  C best = -static_cast<C>(__builtin_huge_val());  // for a window that covers no input, between dilated taps
   std::int64_t place = -1;
   for_inputs(s, windows_of(s, i % s.out_pixels()), [&](std::int64_t at) {
     const C v = load_element<C>(x.data, x.dtype, volume + at);

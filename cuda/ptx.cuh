@@ -1,6 +1,6 @@
-// The few PTX instructions that kernels use: asynchronous copies into shared memory, ldmatrix and the 16x8x16
-// tensor-core product. Each has a twin for the CPU shim that follows the same layout of elements over lanes, so a
-// fragment index that is wrong gives wrong numbers there too.
+// The PTX instructions that kernels use: asynchronous copies to shared memory, ldmatrix and the m16n8k16 Tensor Core
+// product. Each has a CPU shim counterpart with the same mapping of elements to lanes, so that a wrong fragment index
+// gives wrong results there too.
 // Source: PTX ISA, sections "cp.async", "ldmatrix" and "Matrix fragments for mma.m16n8k16".
 #pragma once
 
@@ -33,9 +33,9 @@ __device__ inline std::uint32_t shared_address(const void* p) {
 __device__ inline void copy_async_16(void* to, const void* from, int valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)), "l"(from), "r"(valid));
 }
-// Closes the group of copies that this thread has started since the last call.
+// Commits the group of copies that this thread has started since the last call.
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::); }
-// Waits until at most `pending` of this thread's groups are still under way.
+// Waits until at most `pending` of this thread's groups are still in flight.
 template <int pending> __device__ inline void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(pending));
 }
@@ -71,8 +71,8 @@ template <> __device__ inline void mma<BFloat16>(Accumulator& c, const FragmentA
 
 namespace shim {
 
-// A thread's copies under way. They happen only when they are waited for, and until then the place holds NaNs, so
-// that a missing wait is seen.
+// A thread's pending copies. They are executed only when waited for; until then the destination holds NaNs, so that a
+// missing wait is detected.
 struct Copy { void* to; const void* from; int valid; };
 inline std::deque<std::vector<Copy>>& groups_of_thread() {
   static std::deque<std::vector<Copy>> all[1024];
@@ -83,7 +83,7 @@ inline std::vector<Copy>& open_group() {
   return all[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
 }
 
-// Lets every lane of a warp read what all lanes hold: one pointer per lane.
+// Lets every lane of a warp read a value of all lanes: one pointer per lane.
 struct Exchange {
   const void** lanes;
   unsigned lane;
@@ -109,7 +109,7 @@ template <class T> float element(std::uint32_t pair, int which) {
 
 inline void copy_async_16(void* to, const void* from, int valid) {
   cuda_shim::check_aligned(to, 16, "place of cp.async in shared memory");
-  cuda_shim::check_aligned(from, 16, "source of cp.async");  // also of an empty copy
+  cuda_shim::check_aligned(from, 16, "source of cp.async");  // also for an empty copy
   std::memset(to, 0xff, 16);
   shim::open_group().push_back({to, from, valid});
 }

@@ -1,5 +1,5 @@
-// Random tensors and dropout. Number i of a draw is a function of (seed, offset + i / 4) alone, the same one
-// as on the CPU, so both devices draw the same numbers up to the last bits of log, sin and cos. No mask is stored.
+// Random tensors and dropout. Random number i is a function of (seed, offset + i / 4) only, the same as on the CPU, so
+// both devices give the same numbers up to the last bits of log, sin and cos. No mask is stored.
 #include "core/distribution.h"
 #include "core/kernel.h"
 #include "cuda/reduction.cuh"
@@ -32,8 +32,8 @@ __global__ void random_kernel(T* y, std::int64_t n, Distribution distribution, d
   }
 }
 
-// Eight elements, of two counters. x is walked in logical order; `dense` when it is contiguous, `packs` when both can
-// be moved eight at a time. y is contiguous, or (`alike`) lies as x does.
+// Eight elements, from two counters. x is read in logical order; `dense` if it is contiguous, `packs` if both tensors
+// can be moved eight elements at a time. y is contiguous, or (`alike`) has x's strides.
 template <class C>
 __global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense,
                                bool packs, bool alike, std::int64_t n, float p, C scale, RandomPosition at) {
@@ -62,8 +62,8 @@ __global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dt
   }
 }
 
-// Channels-last images whose pixels are a multiple of four: eight channels of four neighbouring pixels, so that memory
-// is moved in packs and every counter gives four elements.
+// Channels-last images whose number of pixels is a multiple of four: eight channels of four neighbouring pixels, so
+// that memory is moved in packs and every counter gives four elements.
 template <class C>
 __global__ void dropout_channels_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, std::int64_t quads,
                                         std::int64_t pixels, std::int64_t channels, float p, C scale,

@@ -1,6 +1,7 @@
-// Recurrent layers over a sequence: for each step one product of the state with W_hh and one kernel for the gates of
-// all samples, both on the current stream, so that a graph can record them. Mirrors core/cpu/recurrence.cpp: the state
-// stays in the compute type, and enters a product of halves as the sum of two of them, stacked as rows of one product.
+// Recurrent layers over a sequence: each step is one product of the state with W_hh and one kernel for the gates of all
+// samples, both on the current stream, so that they can be captured. Mirrors core/cpu/recurrence.cpp: the state stays
+// in the compute type, and enters an f16 or bf16 product as the sum of two values (rounded state and remainder),
+// stacked as rows of one product.
 #include "core/recurrence.h"
 #include "cuda/gemm.h"
 #include "cuda/launch.cuh"
@@ -16,7 +17,7 @@ namespace {
 
 using recurrent::visit_cell;
 
-// Elements from `begin` of a tensor whose dtype the kernels branch on; absent: no data.
+// Elements from `begin` on of a tensor whose dtype is a run-time value; null data: absent.
 struct Part {
   void* data = nullptr;
   Dtype dtype = f32;
@@ -34,14 +35,14 @@ struct Part {
   }
 };
 
-// A state in halves: what it rounds to, [N, H], and below that what this leaves.
+// Splits a state into 16-bit values: the rounded state, [N, H], followed by the remainder.
 template <class C>
 __device__ void store_split(const Part& halves, std::int64_t i, std::int64_t below, C value) {
   halves.store(i, value);
   halves.store(below + i, value - halves.load<C>(i));
 }
 
-// The first state as it is read by the first step.
+// Prepares the initial state for the first step.
 template <class C>
 __global__ void start_forward(Part h0, C* h, Part halves, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -50,8 +51,9 @@ __global__ void start_forward(Part h0, C* h, Part halves, std::int64_t n) {
   store_split(halves, i, n, h[i]);
 }
 
-// One thread for a unit of a sample. sums [N, G * H]: the product of the state before; of halves two of them, which are
-// added. There `halves` is what the next step multiplies by, and `h`, in the compute type, is read and then written.
+// One thread per unit of a sample. sums [N, G * H]: the product with the previous state; for f16 and bf16 two of them,
+// to be added. In that case `halves` is the operand of the next step's product, and `h`, in the compute type, is read
+// and then written.
 template <class F, class C>
 __global__ void step_forward(Part y, C* gates, C* kept, Part h, Part c_before, const C* sums, Part halves, Part bias_x,
                              Part bias_h, std::int64_t batch, std::int64_t hidden) {
@@ -77,7 +79,7 @@ __global__ void step_forward(Part y, C* gates, C* kept, Part h, Part c_before, c
   store_split(halves, i, n, next);
 }
 
-// What reaches the state after a step, beside the gradient of y: a product [N, H], and the part past it.
+// The gradient that reaches the state after a step, besides that of y: a product [N, H], and the part that bypasses it.
 template <class F, class C>
 __global__ void step_backward(Part d_x, Part d_p, C* past, C* d_c, Part g, const C* product, Part gates, Part kept,
                               Part h_before, Part c_before, std::int64_t batch, std::int64_t hidden) {
@@ -98,7 +100,7 @@ __global__ void step_backward(Part d_x, Part d_p, C* past, C* d_c, Part g, const
   }
 }
 
-// The gradients of the first state, once all steps are done.
+// The gradients of the initial state, after all steps.
 template <class C>
 __global__ void start_backward(Part d_h0, Part d_c0, const C* past, const C* d_c, const C* product, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;

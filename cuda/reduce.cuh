@@ -1,5 +1,5 @@
-// Folding the values of a warp and of a block, always in the same order, so that results do not depend
-// on how threads happen to run. Every thread gets the result.
+// Folds the values of a warp or a block, always in the same order, so that results do not depend on thread scheduling.
+// Every thread gets the result.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ template <class T> __device__ inline T lowest_value() {
   if constexpr (std::is_integral_v<T>) return T(T(1) << (8 * sizeof(T) - 1));
   else return -T(__builtin_huge_val());
 }
-// NaN wins in both.
+// NaN wins over any number.
 struct Max {
   template <class T> __device__ static T identity() { return lowest_value<T>(); }
   template <class T> __device__ T operator()(T a, T b) const { return b > a || !(b == b) ? b : a; }
@@ -35,15 +35,15 @@ struct Min {
   template <class T> __device__ T operator()(T a, T b) const { return b < a || !(b == b) ? b : a; }
 };
 
-// All 32 lanes take part. The butterfly would give lanes different orders of the same terms; lane 0's is
-// handed to all, so that they agree to the last bit.
+// All 32 lanes participate. In a butterfly the lanes would sum the terms in different orders; lane 0's result is
+// broadcast, so that all agree to the last bit.
 template <class Fold, class T> __device__ inline T fold_warp(T v) {
   for (int distance = 16; distance > 0; distance /= 2) v = Fold{}(v, __shfl_down_sync(all_lanes, v, distance));
   return __shfl_sync(all_lanes, v, 0);
 }
 
-// All threads of a one-dimensional block of whole warps take part; `scratch` is shared memory for 32 values
-// and may be used again at once.
+// All threads of a one-dimensional block of whole warps participate; `scratch` is shared memory for 32 elements and may
+// be reused at once.
 template <class Fold, class T> __device__ inline T fold_block(T v, T* scratch) {
   const int warps = static_cast<int>(blockDim.x) / 32;
   v = fold_warp<Fold>(v);

@@ -1,5 +1,5 @@
-// The largest and smallest elements over any set of dimensions, products, and where an extreme lies along
-// one. Mirrors core/cpu/reduce.cpp and reduce_prod.cpp.
+// Extremes and products over any set of dimensions, and the index of an extreme along one dimension. Mirrors
+// core/cpu/reduce.cpp and reduce_prod.cpp.
 #include "cuda/reduction.cuh"
 
 namespace mantissa {
@@ -31,7 +31,7 @@ template <class C>
 __global__ void arg_kernel(ReduceJob job, const void* x, Dtype dtype, void* values, Dtype values_dtype,
                            std::int64_t* indices, bool largest) {
   const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (o >= job.outputs) return;  // the whole warp
+  if (o >= job.outputs) return;  // applies to the whole warp
   const std::int64_t base = job.kept(o);
   std::int64_t place = threadIdx.x < job.count ? threadIdx.x : 0;
   C best = load_element<C>(x, dtype, base + job.reduced(place));
@@ -55,7 +55,7 @@ void reduce_max(const View& y, const View& x) { run_fold<Max>("reduce_max", y, x
 void reduce_min(const View& y, const View& x) { run_fold<Min>("reduce_min", y, x); }
 void reduce_prod(const View& y, const View& x) { run_fold<Prod>("reduce_prod", y, x); }
 
-// Along the one dimension in which `indices` has size 1; `values` may be absent.
+// Along the dimension in which `indices` has size 1; `values` is optional.
 void reduce_arg(const View& values, const View& indices, const View& x, bool largest) {
   const ReducePlan plan(indices.sizes, x);
   if (plan.outputs == 0) return;

@@ -1,7 +1,7 @@
-// The reduction all reductions are made of: y[o] = fold over the reduced elements of a source, for any
-// strides. Where the innermost dimension is reduced, a warp or a block folds one result; where it is kept, 32
-// neighbouring results are folded together, so that both read memory in order. Long reductions are cut into
-// segments, by shape alone, and the segments' results folded in a second launch.
+// The kernel behind all reductions: y[o] = fold over the reduced elements of a source, for any strides. If the
+// innermost dimension is reduced, a warp or a block folds one result; if it is kept, 32 neighbouring results are folded
+// together: both give coalesced reads. Long reductions are split into segments, depending on the shape only, and a
+// second launch folds the segments' results.
 #pragma once
 
 #include "core/kernel.h"
@@ -10,10 +10,10 @@
 
 namespace mantissa::cuda_backend {
 
-// Where element number i of some dimensions lies. Dimension 0 is the innermost one.
+// Memory offset of element i of some dimensions. Dimension 0 is the innermost one.
 struct Offsets {
   int rank = 0;
-  bool small = true;  // numbers fit into 31 bits
+  bool small = true;  // indices fit into 31 bits
   Divider dividers[Dims::max_rank];
   std::int64_t sizes[Dims::max_rank] = {}, strides[Dims::max_rank] = {};
 
@@ -45,16 +45,16 @@ struct Offsets {
   }
 };
 
-// x's dimensions sorted into kept and reduced; `y` has x's rank and size 1 where x is reduced. Results are
-// numbered row-major. The reduced ones are walked as x lies in memory, where that leaves the kept ones in order: so a
-// sum over all but the channels reads channels-last images in lines.
+// x's dimensions split into kept and reduced; `y` has x's rank and size 1 where x is reduced. Results are numbered
+// row-major. The reduced dimensions are traversed in x's memory order, if that keeps the order of the kept ones: so a
+// sum over all but the channels reads channels-last images contiguously.
 struct ReducePlan {
   Dims kept, kept_strides, reduced, reduced_strides;
   bool inner_reduced = true;
   std::int64_t outputs = 1, count = 1;
 
   ReducePlan(const Dims& y, const View& x) : outputs(numel_of(y)) {
-    Dims mark = contiguous_strides(y);  // 0 marks what is reduced
+    Dims mark = contiguous_strides(y);  // 0 marks reduced dimensions
     for (int d = 0; d < x.dim(); ++d) {
       if (y[d] != x.sizes[d]) mark[d] = 0, count *= x.sizes[d];
     }
@@ -77,7 +77,7 @@ struct ReducePlan {
   }
 };
 
-// --- sources: the folded elements, from their offset in memory and the number of the result ---
+// --- sources: give the elements to fold, from their memory offset and the result's index ---
 template <class C> struct Elements {
   const void* data;
   Dtype dtype;
@@ -99,7 +99,7 @@ template <class C> struct SquaredDeviations {  // from a mean per result
   }
 };
 
-// Where results go: divided, and in the dtype of the result.
+// Stores results: divided, and converted to the result's dtype.
 struct Finish {
   void* data;
   Dtype dtype;
@@ -109,15 +109,15 @@ struct Finish {
   }
 };
 
-// What all threads of a launch know.
+// Parameters common to all threads of a launch.
 struct ReduceJob {
   Offsets kept, reduced;
   std::int64_t outputs = 1, count = 1, segment = 1;
   int segments = 1;
-  bool packs = false;  // the reduced elements of a result lie side by side, on steps of a pack
+  bool packs = false;  // the reduced elements of a result are contiguous and pack-aligned
 };
 
-// `threads` threads, of which this is number `me`, fold elements [begin, end) of result o.
+// Thread `me` of `threads` folds elements [begin, end) of result o.
 template <class Fold, class C, class Source>
 __device__ C fold_elements(const ReduceJob& job, const Source& source, std::int64_t o, std::int64_t begin,
                            std::int64_t end, int me, int threads) {
@@ -146,7 +146,7 @@ __device__ C fold_elements(const ReduceJob& job, const Source& source, std::int6
 template <class Fold, class C, class Source>
 __global__ void reduce_warp_kernel(ReduceJob job, Source source, Finish finish) {
   const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (o >= job.outputs) return;  // the whole warp
+  if (o >= job.outputs) return;  // applies to the whole warp
   const C v = fold_warp<Fold>(fold_elements<Fold, C>(job, source, o, 0, job.count, static_cast<int>(threadIdx.x), 32));
   if (threadIdx.x == 0) finish(o, v);
 }
@@ -190,7 +190,7 @@ __global__ void reduce_columns_kernel(ReduceJob job, Source source, Finish finis
 
 // --- on the host ---
 inline void cut_into_segments(ReduceJob& job, std::int64_t blocks, std::int64_t least) {
-  constexpr std::int64_t wanted_blocks = 1024;  // fills any GPU, and is the same on all
+  constexpr std::int64_t wanted_blocks = 1024;  // fills any GPU; independent of the actual one for reproducibility
   const std::int64_t wanted = std::max<std::int64_t>(1, wanted_blocks / std::max<std::int64_t>(1, blocks));
   const std::int64_t segments = std::clamp<std::int64_t>(job.count / least, 1, wanted);
   job.segment = ((job.count + segments - 1) / segments + pack - 1) / pack * pack;

@@ -1,4 +1,4 @@
-// GPUs, driver, toolkit and libraries in words (core/device_report.h).
+// Text report of GPUs, driver, toolkit and libraries (core/device_report.h).
 #include <cuda_runtime.h>
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace mantissa::cuda_backend {
 
 namespace {
-std::string version(int number) {  // 13010 is 13.1
+std::string version(int number) {  // 13010 gives 13.1
   return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
 }
 }  // namespace

@@ -1,5 +1,5 @@
-// Rotary embedding (Su et al., 2021): turns pairs of numbers of each row by angles that depend on its position. The
-// tables of angles are made on the device, in f64, and kept (ops/attention.cpp): no call brings them from the
+// Rotary embedding (Su et al., 2021): rotates pairs of elements of each row by angles that depend on its position. The
+// cosine and sine tables are computed on the device in f64 and cached (ops/attention.cpp): no call copies them from the
 // host. Mirrors core/cpu/rotary.cpp.
 #include <cmath>
 
@@ -11,7 +11,7 @@
 namespace mantissa {
 MANTISSA_KERNEL(rotary, const View& y, const View& x, const View& cosine, const View& sine, int position,
                 bool interleaved, bool inverse)
-// cosine, sine [positions, D / 2], contiguous: of (start + t) * base^(-i / (D / 2)).
+// cosine, sine [positions, D / 2], contiguous, of the angles (start + t) * base^(-i / (D / 2)).
 MANTISSA_CUDA_KERNEL(rotary_tables, const View& cosine, const View& sine, std::int64_t start, double base)
 }
 
@@ -27,11 +27,11 @@ __global__ void rotary_tables_kernel(C* cosine, C* sine, std::int64_t start, dou
   sine[i] = static_cast<C>(std::sin(angle));
 }
 
-// Rows are numbered by all dimensions but the last; this is where they begin in x and y, and their position.
+// Rows are numbered over all dimensions but the last; gives their offsets in x and y, and their position.
 struct RotaryRows {
   Offsets x, y, position;
-  std::int64_t x_step, y_step;  // along the last dimension
-  std::int64_t half, count;     // pairs of a row; threads
+  std::int64_t x_step, y_step;  // strides of the last dimension
+  std::int64_t half, count;     // pairs per row; number of threads
   Split pairs;
 };
 
@@ -45,7 +45,7 @@ template <class C> struct Turn {
   }
 };
 
-// One pair of any strides.
+// One pair, any strides.
 template <class C>
 __global__ void rotary_kernel(RowOperand y, RowOperand x, RotaryRows rows, Turn<C> turn, bool interleaved) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -59,7 +59,7 @@ __global__ void rotary_kernel(RowOperand y, RowOperand x, RotaryRows rows, Turn<
   store_element(y.data, y.dtype, to + first * rows.y_step, a);
   store_element(y.data, y.dtype, to + second * rows.y_step, b);
 }
-// Eight pairs: two packs of a row of dense elements.
+// Eight pairs: two packs of a contiguous row.
 __global__ void rotary_packs(RowOperand y, RowOperand x, RotaryRows rows, Turn<float> turn, bool interleaved) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= rows.count) return;

@@ -1,6 +1,6 @@
-// Kernels that look at a row as a whole: softmax, norms, class losses. A row belongs to a warp, or to a block when it
-// is long, and is read from memory once: its elements wait in registers until all have been seen. Rows too long for
-// that are read again for every pass. Which of these it is, is a template parameter that the algorithm does not see:
+// Kernels that process whole rows: softmax, norms, class losses. A row is assigned to a warp, or to a block if it is
+// long, and is read from memory once: its elements are held in registers until all passes are done. Rows too long for
+// that are read again in every pass. The choice is a template parameter that the algorithm does not see:
 //   rows.each([&](int j, auto& v) { ... })    v[i][k]: elements j .. j + width - 1 of input i
 #pragma once
 
@@ -32,7 +32,7 @@ __device__ inline void store_slot(const RowOperand& o, std::int64_t i, const C (
   else store_element(o.data, o.dtype, i, from[0]);
 }
 
-// One row of `inputs` tensors. held: slots that each thread keeps; 0: none, every pass reads again.
+// One row of `inputs` tensors. held: slots that each thread keeps in registers; 0: none, every pass reads again.
 template <class C, int width_, int held, int inputs> struct Row {
   static constexpr int width = width_;
   RowOperand from[inputs];
@@ -85,7 +85,7 @@ template <class C, int width_, int held, int inputs> struct Row {
   }
 
   // The largest element of the first input and the sum of exp(element - largest). A row that is not held is read once:
-  // each thread's sum is scaled anew whenever it meets a larger element (Milakov and Gimelshein, 2018).
+  // each thread rescales its sum whenever it finds a larger element (online softmax, Milakov and Gimelshein, 2018).
   struct Exponentials { C largest, sum; };
   __device__ Exponentials exponentials(C* scratch) {
     if constexpr (held > 0) {
@@ -98,7 +98,7 @@ template <class C, int width_, int held, int inputs> struct Row {
         C now = mine;
 #pragma unroll
         for (int k = 0; k < width; ++k) now = Max{}(now, e[0][k]);
-        if (now == lowest) return;  // nothing but minus infinity so far
+        if (now == lowest) return;  // only minus infinity so far
         sum *= std::exp(mine - now);
 #pragma unroll
         for (int k = 0; k < width; ++k) sum += std::exp(e[0][k] - now);
@@ -106,15 +106,15 @@ template <class C, int width_, int held, int inputs> struct Row {
       });
       const C largest = folded<Max>(mine, scratch);
       sum = folded<Sum>(mine == lowest ? C(0) : sum * std::exp(mine - largest), scratch);
-      return {largest, largest == lowest ? largest - largest : sum};  // NaN, as when held
+      return {largest, largest == lowest ? largest - largest : sum};  // NaN, as in the held case
     }
   }
 };
 
 inline constexpr int held_slots = 4;
-inline constexpr int most_row_threads = 512;  // two inputs of four packs each fit into the registers of so many
+inline constexpr int most_row_threads = 512;  // for this many, registers hold two inputs of four packs each
 
-// How rows are dealt out to threads.
+// Distribution of rows over threads.
 struct RowPlan {
   bool packs = false, fits = true;  // slots are packs; a row fits into the registers of its threads
   dim3 threads{32, 8};
@@ -149,10 +149,10 @@ inline Grid grid_of(const RowPlan& p, std::int64_t rows) {
   check(blocks <= 0x7fffffff, "internal error: ", rows, " rows do not fit into one launch");
   return {dim3(static_cast<unsigned>(blocks)), p.threads};
 }
-// The row of this thread; none where it is not below the number of rows, which only whole warps find.
+// This thread's row; may be beyond the last row, but only for whole warps.
 __device__ inline std::int64_t this_row() { return std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y; }
 
-// --- on the host: tensors as dense rows along a dimension ---
+// --- host: tensors as contiguous rows along a dimension ---
 inline View moved_to_last(View v, int dim) {
   if (v.dim() == 0) return v;
   const std::int64_t size = v.sizes[dim], stride = v.strides[dim];
@@ -164,12 +164,12 @@ inline View moved_to_last(View v, int dim) {
 }
 void copy(const View& y, const View& x);  // cuda/copy.cu
 
-// One channel or one pixel is in both layouts.
+// With a single channel or pixel, both layouts apply.
 inline bool lies_in(const View& v, Layout layout) {
   return layout == Layout::channels_last && v.dim() == 4 ? is_channels_last(v.sizes, v.strides) : v.is_contiguous();
 }
 
-// A view whose elements lie row after row, or as channels-last images: itself, or a copy.
+// A view that is contiguous, or channels-last for images: the original, or a copy.
 class DenseInput {
  public:
   DenseInput(const View& v, Layout layout = Layout::contiguous) : view(v) {
@@ -183,7 +183,7 @@ class DenseInput {
  private:
   Tensor copy_;
 };
-// The same for a result; finish() moves a copy to where it belongs.
+// The same for a result; finish() copies back if it was a copy.
 class DenseOutput {
  public:
   DenseOutput(const View& v, Layout layout = Layout::contiguous) : view(v), target_(v) {

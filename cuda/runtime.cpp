@@ -49,7 +49,7 @@ Found find_devices() {
 }
 const Found& found() {
 #if defined(MANTISSA_CUDA_SHIM)
-  static thread_local Found f;  // tests change their mind
+  static thread_local Found f;  // tests change the devices
   f = find_devices();
 #else
   static const Found f = find_devices();
@@ -57,7 +57,7 @@ const Found& found() {
   return f;
 }
 
-// While it lives, this is the thread's current device.
+// Makes a device current in this thread during its lifetime.
 class OnDevice {
  public:
   explicit OnDevice(int index) : before_(current_device()) {
@@ -81,7 +81,7 @@ class DeviceMemory final : public RawMemory {
     const cudaError_t status = cudaMalloc(&p, bytes);
     if (status == cudaSuccess) return p;
     if (status != cudaErrorMemoryAllocation) fail_status(status, "cudaMalloc");
-    (void)cudaGetLastError();  // this one is no reason to give up
+    (void)cudaGetLastError();  // clear the error: running out of memory is not fatal
     return nullptr;
   }
   void give(void* p, std::size_t) noexcept override {
@@ -114,7 +114,7 @@ class PinnedMemory final : public RawMemory {
   }
   const char* place() const override { return " for pinned host memory"; }
 };
-// What an arena gives back stays until the arena dies: a graph may have recorded work on it.
+// Memory given back by an arena is kept until the arena dies: a captured graph may use it.
 class ArenaMemory final : public RawMemory {
  public:
   explicit ArenaMemory(DeviceMemory& device) : device_(device) {}
@@ -125,7 +125,7 @@ class ArenaMemory final : public RawMemory {
   void give(void* p, std::size_t) noexcept override {
     try {
       given_.push_back(p);
-    } catch (...) {  // lost: better than work on somebody else's memory
+    } catch (...) {  // leaked: better than reusing memory that a graph writes
     }
   }
   const char* place() const override { return device_.place(); }
@@ -158,17 +158,17 @@ struct PerDevice {
 
 PerDevice& device_state(int index) {
   static std::mutex mutex;
-  static std::atomic<PerDevice*> devices[max_devices];  // never destroyed: tensors may outlive everything
+  static std::atomic<PerDevice*> devices[max_devices];  // never destroyed: tensors may outlive static objects
   if (PerDevice* d = devices[index].load(std::memory_order_acquire)) return *d;
   const std::lock_guard lock(mutex);
-  const OnDevice here(index);  // whose stream it gets, also when another device's statistics are asked for first
+  const OnDevice here(index);  // this device gets the stream, even if another device's statistics are requested first
   if (!devices[index].load()) devices[index].store(new PerDevice(index), std::memory_order_release);
   return *devices[index].load();
 }
 
-thread_local int device = -1;  // that cudaSetDevice was last called with
-thread_local cudaStream_t chosen_stream = nullptr, own_stream = nullptr;  // the latter of `device`, once it is known
-thread_local Pool* last_pool = nullptr;  // that memory came from
+thread_local int device = -1;  // the last argument of cudaSetDevice
+thread_local cudaStream_t chosen_stream = nullptr, own_stream = nullptr;  // own_stream: of `device`, once known
+thread_local Pool* last_pool = nullptr;  // pool of the latest allocation
 thread_local Pool* arena_pool = nullptr;
 thread_local const std::uint64_t* random_state = nullptr;
 thread_local std::uint64_t random_seed = 0;
@@ -184,19 +184,19 @@ bool wait_after_launches() {
 
 }  // namespace
 
-// Where a block of device memory came from and goes back to.
+// The source of a block of device memory, to which it returns.
 struct Pool {
   CachingAllocator* allocator = nullptr;
   const void* stream = nullptr;
   int device = 0;
-  std::unique_ptr<RawMemory> memory;      // of an arena
-  std::unique_ptr<CachingAllocator> own;  // of an arena, in that memory
-  std::atomic<std::int64_t> users{0};     // an arena's blocks in use, and 1 while the Arena lives
+  std::unique_ptr<RawMemory> memory;      // for an arena
+  std::unique_ptr<CachingAllocator> own;  // for an arena, in that memory
+  std::atomic<std::int64_t> users{0};     // blocks in use of an arena, plus 1 while the Arena lives
 };
 
 namespace {
 
-// Pools live as long as the process, so a thread may remember its last one without a lock.
+// Pools live until the process ends, so a thread may cache its last one without a lock.
 Pool* find_pool(int index, cudaStream_t s) {
   PerDevice& d = device_state(index);
   const std::lock_guard lock(d.mutex);
@@ -259,13 +259,13 @@ LaunchCounter::~LaunchCounter() { counter = before_; }
 
 namespace {
 
-// Throws if that many bytes of shared memory are more than a block may have on this GPU.
+// Throws if that many bytes of shared memory exceed the limit per block of this GPU.
 void refuse_shared(std::size_t bytes, const char* kernel, int index) {
   int most = 0;
   check_status(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
                "asking for the size of shared memory");
   if (bytes <= static_cast<std::size_t>(most)) return;
-  (void)cudaGetLastError();  // no later launch is to report it
+  (void)cudaGetLastError();  // clear the error, so that no later launch reports it
   check(false, kernel, ": a block of this kernel needs ", (bytes + 1023) / 1024,
         " KiB of shared memory, and cuda:", index, " has ", most / 1024,
         " KiB; f16 or bf16 (autocast) instead of f32, or narrower heads or rows, need less");
@@ -280,7 +280,7 @@ void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
     std::size_t bytes;
   };
   static std::mutex mutex;
-  static std::vector<Allowed>& all = *new std::vector<Allowed>;  // some tens
+  static std::vector<Allowed>& all = *new std::vector<Allowed>;  // a few dozen
   const int here = current_device();
   const std::lock_guard lock(mutex);
   const auto at = std::ranges::find_if(all, [=](const Allowed& a) { return a.kernel == kernel && a.device == here; });
@@ -344,7 +344,7 @@ Stream::Stream() {
   current_device();
   check_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
 }
-Stream::~Stream() {  // the next stream may get its address, and with it the cached blocks that its work still uses
+Stream::~Stream() {  // the next stream may get its address, and with it cached blocks still in use
   (void)cudaStreamSynchronize(stream_);
   (void)cudaStreamDestroy(stream_);
 }
@@ -366,7 +366,7 @@ bool Event::reached() const {
   const CaptureRelaxed relaxed;
   const cudaError_t status = cudaEventQuery(event_);
   if (status == cudaErrorNotReady) {
-    (void)cudaGetLastError();  // it is remembered like an error: the next launch would be blamed for it
+    (void)cudaGetLastError();  // cudaErrorNotReady stays as the last error: the next launch would report it
     return false;
   }
   check_status(status, "asking for an event");
@@ -387,7 +387,7 @@ int compute_capability() { return device_state(current_device()).capability; }
 
 // --- memory ---
 namespace {
-// Not where the shim does work late: the host knows the blocks of now, and a kernel may write to those of before.
+// Off when the shim defers work: pending kernels may still write to blocks that the host has already reused.
 const bool poisons = poisoning && !std::getenv("MANTISSA_SHIM_LATE");
 }  // namespace
 
@@ -441,8 +441,8 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
                               : from_device.is_cpu() ? cudaMemcpyHostToDevice
                                                      : cudaMemcpyDeviceToDevice;
   check_status(cudaMemcpyAsync(to, from, bytes, kind, stream()), "copying");
-  // Also from ordinary host memory: the call "might be synchronous" (CUDA's "API synchronization behavior"), but where
-  // a GPU reads that memory itself it need not be.
+  // Also for pageable host memory: the call "might be synchronous" (CUDA's "API synchronization behavior"), but need
+  // not be if the GPU can access that memory directly.
   if (to_device.is_cpu() || from_device.is_cpu()) wait_for_stream();
 }
 

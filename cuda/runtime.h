@@ -1,6 +1,6 @@
-// Streams, events, memory and errors of the CUDA backend. Work goes to the current stream of the current
-// device, both belonging to the calling thread; nothing here waits unless its name says so.
-// Next: cuda/launch.cuh (how kernels are launched), core/accelerator.h (what core asks for).
+// Streams, events, memory and errors of the CUDA backend. Work is enqueued on the current stream of the current device,
+// both per thread; nothing here blocks unless its name says so. Next: cuda/launch.cuh (kernel launches),
+// core/accelerator.h (the interface that core uses).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,9 +12,9 @@
 
 namespace mantissa::cuda_backend {
 
-// --- where work goes ---
+// --- current device and stream ---
 int current_device();
-cudaStream_t stream();  // of this thread on the current device; each device has one of its own to begin with
+cudaStream_t stream();  // of this thread on the current device; initially each thread has its own per device
 
 class Stream {
  public:
@@ -22,12 +22,12 @@ class Stream {
   ~Stream();
   Stream(const Stream&) = delete;
   cudaStream_t get() const { return stream_; }
-  void wait();  // for all work put on it
+  void wait();  // for all work enqueued on it
 
  private:
   cudaStream_t stream_ = nullptr;
 };
-// While it lives, work of this thread goes to another stream.
+// During its lifetime this thread's work is enqueued on another stream.
 class StreamScope {
  public:
   explicit StreamScope(cudaStream_t s);
@@ -43,7 +43,7 @@ class Event {
   ~Event();
   Event(const Event&) = delete;
   void record();             // on the current stream
-  void make_stream_wait();   // the current stream goes on only after what was recorded
+  void make_stream_wait();   // the current stream waits for the recorded work
   bool reached() const;
   void wait();
   float milliseconds_since(const Event& earlier) const;
@@ -52,12 +52,12 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-void wait_for_stream();  // the current one; throws what kernels reported
-bool is_capturing();     // the current stream records a graph: nothing may be waited for
+void wait_for_stream();  // the current one; throws errors that kernels reported
+bool is_capturing();     // the current stream is capturing a graph: nothing may wait
 
-// While it lives, this thread may allocate, ask for events and load code although it captures a graph. CUDA
-// refuses these by default and spoils the capture (cudaThreadExchangeStreamCaptureMode); they are harmless if
-// nothing that is recorded depends on them.
+// During its lifetime this thread may allocate, query events and load code while it captures a graph. By default CUDA
+// rejects these calls and invalidates the capture (cudaThreadExchangeStreamCaptureMode); they are harmless if nothing
+// that is captured depends on them.
 class CaptureRelaxed {
  public:
   CaptureRelaxed() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -65,21 +65,21 @@ class CaptureRelaxed {
   CaptureRelaxed(const CaptureRelaxed&) = delete;
 
  private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then: what was before
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // after construction: the previous mode
 };
 
 // --- memory ---
-// Memory that the host reads and writes and the GPU copies from and to without a detour.
+// Pinned host memory: the GPU copies to and from it without an intermediate buffer.
 CachingAllocator& pinned_allocator();
 void* allocate_pinned(std::size_t bytes);
 void deallocate_pinned(void* p, std::size_t bytes) noexcept;
 
-// A set of blocks apart from the device's common ones: what a captured graph computes in, which must
-// stay where it is as long as the graph can run. Blocks freed into an arena serve only it.
+// A memory pool apart from the device's common one, for the tensors of a captured graph, which must keep their
+// addresses as long as the graph can run. Blocks freed into an arena are only reused by it.
 class Arena {
  public:
   Arena();  // for the current device
-  ~Arena();  // blocks still in use keep it alive
+  ~Arena();  // blocks still in use keep its memory alive
   Arena(const Arena&) = delete;
   MemoryStats stats() const;
 
@@ -87,7 +87,7 @@ class Arena {
   friend class ArenaScope;
   struct Pool* pool_;
 };
-// While it lives, device memory that this thread allocates comes from the arena.
+// During its lifetime, device memory that this thread allocates comes from the arena.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena);
@@ -99,36 +99,36 @@ class ArenaScope {
 };
 
 // --- random numbers ---
-// Where a kernel draws from. While a graph is captured the position is read from device memory, so that
-// every replay draws anew; otherwise `state` is null and the position is in the launch itself.
+// Position in the random number stream for a kernel. While a graph is captured it is read from device memory, so that
+// every replay draws new numbers; otherwise `state` is null and the position is a launch argument.
 struct RandomPosition {
   std::uint64_t seed = 0, offset = 0;
-  const std::uint64_t* state = nullptr;  // {seed, offset}; `offset` above counts from there
+  const std::uint64_t* state = nullptr;  // {seed, offset}; `offset` above is relative to it
 };
 RandomPosition random_position(std::uint64_t seed, std::uint64_t offset);
-// Set by a capture: positions are then relative to {seed, offset} at `state`. Null: as they are.
+// Set during a capture: positions are then relative to {seed, offset} at `state`. Null: positions are absolute.
 void set_random_state(const std::uint64_t* state, std::uint64_t seed, std::uint64_t first_offset);
 
-// --- what kernels find wrong ---
-// A kernel that finds an index out of range leaves a note and goes on without it. The note is thrown at
-// the next point where the host waits.
+// --- errors found by kernels ---
+// A kernel that finds an index out of range records a note and skips that element. The error is thrown the next time
+// the host waits.
 struct Note {
   int set;
   int kind;  // 0: index, 1: label
   long long value, size, position;
 };
-Note* note();        // of the current device; host memory that kernels can write
-void throw_notes();  // what has been noted so far; forgets it
+Note* note();        // of the current device; in host memory that kernels can write
+void throw_notes();  // throws what was recorded so far, and clears it
 
 // --- about the device ---
 int multiprocessors();
 int compute_capability();  // 90 for sm_90
 
 // --- launches (cuda/launch.cuh) ---
-inline constexpr std::size_t shared_of_every_kernel = 48 * 1024;  // bytes; more must be asked for
-// Asks once for each kernel and device; what a kernel may have is never lowered.
+inline constexpr std::size_t shared_of_every_kernel = 48 * 1024;  // bytes; more must be requested
+// Requests it once per kernel and device; the limit is never lowered.
 void allow_shared(const void* kernel, std::size_t bytes, const char* name);
-// Called after every launch, with its status: throws if it was refused, and waits when $MANTISSA_CUDA_SYNC is 1.
+// Called after every launch, with its status: throws if the launch failed, and waits if $MANTISSA_CUDA_SYNC is 1.
 void after_launch(const char* kernel, cudaError_t status);
 
 }  // namespace mantissa::cuda_backend

@@ -1,5 +1,5 @@
-// Softmax along one dimension, its logarithm, and their gradients: each element is read once and written once, in rows
-// too long for registers read twice.
+// Softmax along one dimension, its logarithm, and their gradients: each element is read and written once; rows too long
+// for registers are read twice.
 #include "core/kernel.h"
 #include "cuda/rows.cuh"
 
@@ -13,7 +13,7 @@ MANTISSA_KERNEL(log_softmax_backward, const View& dx, const View& g, const View&
 namespace mantissa::cuda_backend {
 namespace {
 
-// f(value) of every element to the result.
+// Writes f(value) for every element.
 template <class R, class F> __device__ inline void write_row(R& row, const RowOperand& to, F&& f) {
   row.each([&](int j, auto& v) {
     using C = std::decay_t<decltype(v[0][0])>;

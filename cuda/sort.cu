@@ -1,5 +1,5 @@
-// Order and search along a dimension: argsort, searchsorted, and the places of nonzero elements. Equal keys
-// keep their order; NaN counts as the largest value. Mirrors core/cpu/sort.cpp.
+// Sorting and searching along a dimension: argsort, searchsorted, and the indices of nonzero elements. Equal keys keep
+// their order; NaN counts as the largest value. Mirrors core/cpu/sort.cpp.
 #include "core/kernel.h"
 #include "cuda/sorting.cuh"
 
@@ -24,7 +24,7 @@ __global__ void keys_kernel(std::uint64_t* keys, const void* x, Dtype dtype, Lin
       ordered_bits(load_element<C>(x, dtype, lines.start(i / lines.length) + i % lines.length * lines.step));
   keys[i] = descending ? ~key : key;
 }
-// The first `out.length` of n positions of every line.
+// Stores the first `out.length` of n positions of every line.
 __global__ void store_positions_kernel(std::int64_t* index, const std::uint32_t* positions, LinesOf out,
                                        std::int64_t count, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -61,7 +61,7 @@ __global__ void search_kernel(std::int64_t* index, Offsets out, Sequence<C> sort
   index[out(i)] = low;
 }
 
-// --- nonzero: blocks count, a running sum says where each writes, blocks write in order ---
+// --- nonzero: blocks count, a cumulative sum gives each its offset, blocks write in order ---
 inline constexpr int scan_threads = 256;
 template <class C> __global__ void count_nonzero_kernel(std::int64_t* counts, Sequence<C> x, std::int64_t n) {
   __shared__ int scratch[32];
@@ -92,7 +92,7 @@ __global__ void write_nonzero_kernel(std::int64_t* index, const std::int64_t* en
 
 }  // namespace
 
-// The result may be shorter than x along dim: then it holds the first of the order.
+// The result may be shorter than x along dim: then it holds only the first indices.
 void argsort(const View& index, const View& x, int dim, bool descending) {
   if (index.numel() == 0) return;
   const LinesOf in(x.sizes, x.strides, dim), out(index.sizes, index.strides, dim);
@@ -107,7 +107,7 @@ void argsort(const View& index, const View& x, int dim, bool descending) {
          static_cast<const std::uint32_t*>(s.positions.raw_data()), out, count, n);
 }
 
-// sorted [n], or [..., n] with values [..., m]: one sorted line for each line of values.
+// sorted [n], or [..., n] with values [..., m]: one sorted line per line of values.
 void searchsorted(const View& index, const View& sorted, const View& values, bool right) {
   const std::int64_t count = index.numel();
   if (count == 0) return;
@@ -118,7 +118,7 @@ void searchsorted(const View& index, const View& sorted, const View& values, boo
   });
 }
 
-// index [count, rank of x], in row-major order; `count` is that of x's nonzero elements.
+// index [count, rank of x], in row-major order; `count` is the number of nonzero elements of x.
 void nonzero(const View& index, const View& x) {
   const std::int64_t n = x.numel();
   if (n == 0 || index.numel() == 0) return;

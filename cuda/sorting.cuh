@@ -1,6 +1,6 @@
-// Sorting lines of keys: every line on its own, equal keys by position, so that results never depend on
-// how threads run. Tiles are sorted in shared memory (bitonic); then runs are merged pairwise: each element finds
-// its place by searching the other run. Used by argsort and by additions that must have an order.
+// Sorting of lines of keys: each line separately, equal keys by position, so that results never depend on thread
+// scheduling. Tiles are sorted in shared memory (bitonic sort); then runs are merged pairwise: each element finds its
+// place by binary search in the other run. Used by argsort and by ordered additions.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace mantissa::cuda_backend {
 
-// A key that orders as the value does: NaN above all, both zeros alike.
+// An integer key with the same order as the value: NaN above all, both zeros equal.
 template <class C> __device__ inline std::uint64_t ordered_bits(C v) {
   constexpr std::uint64_t top = std::uint64_t{1} << 63;
   if constexpr (std::is_integral_v<C>) {
@@ -23,7 +23,7 @@ template <class C> __device__ inline std::uint64_t ordered_bits(C v) {
   }
 }
 
-struct Keyed {  // a key and where it was in its line
+struct Keyed {  // a key and its position in the line
   std::uint64_t key;
   std::uint32_t position;
   __device__ bool operator<(const Keyed& o) const { return key < o.key || (key == o.key && position < o.position); }
@@ -31,8 +31,8 @@ struct Keyed {  // a key and where it was in its line
 
 inline constexpr int sort_tile = 1024;
 
-// keys [lines, n]; writes the sorted keys and positions of every tile. Blocks of tile / 2 threads; blockIdx.y is
-// the line, counted by lines_per_launch.
+// keys [lines, n]; writes the sorted keys and positions of every tile. Blocks of tile / 2 threads; blockIdx.y is the
+// line, with lines_per_launch lines per launch.
 template <int unused = 0>
 __global__ void sort_tiles_kernel(const std::uint64_t* keys, std::uint64_t* sorted, std::uint32_t* positions,
                                   std::int64_t n, int tile) {
@@ -62,7 +62,7 @@ __global__ void sort_tiles_kernel(const std::uint64_t* keys, std::uint64_t* sort
   }
 }
 
-// Runs of `run` elements become runs of twice as many.
+// Merges pairs of runs of `run` elements.
 template <int unused = 0>
 __global__ void merge_runs_kernel(const std::uint64_t* keys, const std::uint32_t* positions, std::uint64_t* merged_keys,
                                   std::uint32_t* merged, std::int64_t n, std::int64_t run) {
@@ -87,7 +87,7 @@ __global__ void merge_runs_kernel(const std::uint64_t* keys, const std::uint32_t
 struct SortedLines {
   Tensor keys, positions;  // [lines, n], u64 as i64 and u32 as i32
 };
-// Sorts `keys` [lines, n] (as i64, overwritten).
+// Sorts `keys` [lines, n] (i64, overwritten).
 inline SortedLines sort_lines(Tensor keys, std::int64_t lines, std::int64_t n) {
   check(n < (std::int64_t{1} << 31), "sorting more than 2^31 elements along one dimension is not supported on cuda");
   const Device device = keys.device();
@@ -123,7 +123,7 @@ inline SortedLines sort_lines(Tensor keys, std::int64_t lines, std::int64_t n) {
   return a;
 }
 
-// The lines of a tensor along one dimension: where each begins, and the step along it.
+// The lines of a tensor along one dimension: their start offsets, and the stride along the dimension.
 struct LinesOf {
   Offsets start;
   std::int64_t step = 1, length = 1;

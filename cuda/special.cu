@@ -1,4 +1,4 @@
-// Special functions, in f64 whatever the dtype. Mirrors core/cpu/special.cpp.
+// Special functions, always computed in f64. Mirrors core/cpu/special.cpp.
 #include "core/special_functions.h"
 
 #include "core/kernel.h"

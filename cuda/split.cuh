@@ -1,5 +1,5 @@
-// Quotient and remainder of a thread's number by a size that the whole launch shares: one multiplication where numbers
-// fit into 31 bits, a division elsewhere.
+// Quotient and remainder of a thread's index by a size that is the same for the whole launch: a multiplication if
+// indices fit into 31 bits, otherwise a division.
 #pragma once
 
 #include "cuda/elementwise.cuh"
@@ -9,7 +9,7 @@ namespace mantissa::cuda_backend {
 class Split {
  public:
   Split() = default;
-  // `most`: no number to be split is above this.
+  // `most`: the largest index that will be split.
   Split(std::int64_t size, std::int64_t most) : size_(size > 0 ? size : 1), small_(most < (std::int64_t{1} << 31)) {
     if (small_) divider_ = Divider(size_);
   }

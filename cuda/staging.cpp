@@ -9,12 +9,12 @@
 namespace mantissa::cuda_backend {
 namespace {
 
-// Places are used in turn. One is free again when the copy out of it is done, which the host waits for only when it is
-// as many copies ahead of the device as there are places.
+// Slots are used in turn. A slot is free again when the copy from it has completed; the host waits for that only when
+// it is as many copies ahead of the device as there are slots.
 struct Place {
   void* data = nullptr;
   std::size_t bytes = 0;
-  Event* copied = nullptr;  // of the device that it serves
+  Event* copied = nullptr;  // an event of the device that it serves
 };
 struct Ring {
   static constexpr int places = 16;
@@ -26,7 +26,7 @@ constexpr int most_devices = 64;
 
 Ring& ring_of(int device) {
   static std::mutex mutex;
-  static Ring* rings[most_devices];  // never destroyed: tensors may outlive everything
+  static Ring* rings[most_devices];  // never destroyed: tensors may outlive static objects
   const std::lock_guard lock(mutex);
   if (!rings[device]) rings[device] = new Ring;
   return *rings[device];

@@ -29,7 +29,7 @@ tuner::Choices& choices() {
   return c;
 }
 
-// What a choice holds for: the kind of GPU and the version of CUDA. Asking the driver takes long, so it is asked once.
+// The scope of a stored choice: GPU model and CUDA version. Queried once, because the driver is slow to answer.
 const std::string& machine() {
   static std::mutex mutex;
   static std::vector<std::string> known;
@@ -44,7 +44,7 @@ const std::string& machine() {
   return known[device];
 }
 
-// Times of kernels that run on the CPU say nothing.
+// Timing is meaningless if kernels run on the CPU.
 bool is_timing_wanted() {
 #if defined(MANTISSA_CUDA_SHIM)
   return false;
@@ -107,8 +107,8 @@ Choice find_fastest(const std::string& key, std::span<const Way> ways, const Wri
     first = run_first(ways);
     expected = copies();
     shortest = time_of(ways[first]);
-  } catch (const OutOfMemory&) {  // nothing is held against anything while memory is so scarce
-    put_back();  // what a way may have added before it failed
+  } catch (const OutOfMemory&) {  // no comparison is possible with so little memory
+    put_back();  // undo what a way may have added before it failed
     before.clear();
     expected.clear();
     return {run_first(ways), true, false};
@@ -124,7 +124,7 @@ Choice find_fastest(const std::string& key, std::span<const Way> ways, const Wri
   for (std::size_t i = first + 1; i < ways.size(); ++i) {
     if (is_skipped(ways[i].name)) continue;
     if (written.adds) put_back();
-    else  // to be written
+    else  // so that missing writes are noticed
       for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());
     try {
       if (!ways[i].run()) continue;
@@ -136,15 +136,15 @@ Choice find_fastest(const std::string& key, std::span<const Way> ways, const Wri
       }
       const float t = time_of(ways[i]);
       if (t < shortest) best = i, shortest = t;
-    } catch (const Error& e) {  // a launch that was refused, memory for its workspace that is not there: others do it
+    } catch (const Error& e) {  // a failed launch or lack of workspace memory: other ways remain
       scarce = scarce || dynamic_cast<const OutOfMemory*>(&e);
       std::fprintf(stderr, "mantissa: the kernel '%s' fails for %s and is not used: %s\n", ways[i].name.c_str(),
                    key.c_str(), e.what());
-      wait_for_stream();  // throws if it has cost the process its GPU
+      wait_for_stream();  // throws if the error has made the GPU unusable
     }
   }
   put_back();
-  ways[best].run();  // what a refused way may have written is written again
+  ways[best].run();  // redo the work, since rejected ways have overwritten the results
   return {best, true, !scarce};
 }
 

@@ -1,14 +1,14 @@
-// Which of several ways does the same work fastest on this GPU: tried once for each key, then remembered.
-// Every way is first held against the first one: one whose result differs by more than rounding, or that throws where
-// the first one did not, is reported and never used. While a graph is captured nothing is timed; a key not yet known
-// gets the first way that applies.
+// Finds the fastest of several implementations ("ways") on this GPU: timed once per key, then remembered. Each is first
+// compared with the first one: one whose result differs by more than rounding, or that throws where the first one did
+// not, is reported and never used. Nothing is timed while a graph is captured; an unknown key then uses the first
+// applicable way.
 //
-// $MANTISSA_TUNER=off  no timing, and nothing is read or written: always the first way that applies
-// anything else        timed once, then kept in cuda.jsonl in the cache folder (core/choices.h), for this kind of GPU
-//                      and this version of CUDA
-// $MANTISSA_TUNER_SKIP=hopper,cudnn   leaves out ways whose names begin so, timed or not, where one hangs or fails:
-//                      "mma", "hopper", "hopper_pair", "plain", "cublaslt", "cublaslt_epilogue", of convolutions
-//                      "cudnn", "unfold", of attention "own", "cudnn"
+// $MANTISSA_TUNER=off  no timing, and no file is read or written: always the first applicable way
+// anything else        timed once, then stored in cuda.jsonl in the cache folder (core/choices.h), per GPU model and
+//                      CUDA version
+// $MANTISSA_TUNER_SKIP=hopper,cudnn   excludes ways whose names begin with these, timed or not, if one hangs or fails:
+//                      "mma", "hopper", "hopper_pair", "plain", "cublaslt", "cublaslt_epilogue", for convolutions
+//                      "cudnn", "unfold", for attention "own", "cudnn"
 #pragma once
 
 #include <array>
@@ -25,41 +25,40 @@
 namespace mantissa::cuda_backend {
 
 struct Way {
-  std::string name;            // what the file holds, as "mma 128x1"
-  std::function<bool()> run;   // does the work on the current stream; false where it does not apply
+  std::string name;            // as stored in the file, such as "mma 128x1"
+  std::function<bool()> run;   // does the work on the current stream; false if not applicable
 };
 
-struct Written {  // what the ways write, all of it
+struct Written {  // everything that the ways write
   std::span<const View> results;
-  bool adds = false;                     // they add to it (c += a @ b): it is put back before another one is run
-  std::optional<Dtype> rounded_to = {};  // by some ways before they store it, when that is coarser than its dtype
+  bool adds = false;                     // they accumulate (c += a @ b): the results are restored between runs
+  std::optional<Dtype> rounded_to = {};  // dtype that some ways round to before storing, if coarser
 };
 
 struct Choice {
-  std::size_t way;       // did the work
-  bool settled;          // and will do it again: a caller may go straight to it next time
-  bool measured = true;  // to be kept for other processes; false where memory for some way was lacking
+  std::size_t way;       // the one that did the work
+  bool settled;          // it will be chosen again: the caller may call it directly
+  bool measured = true;  // to be stored for other processes; false if memory for some way was lacking
 };
 
-// Does the work, once, by the way known to be fastest, or finds that out. Throws if no way applies.
+// Does the work, once, with the fastest known way, or determines it. Throws if no way applies.
 Choice run_fastest(const std::string& key, std::span<const Way> ways, const Written& written);
 
-// Finds it out: which way has the shortest time of those that agree with the first that applies. In the end that one
-// has done the work, once. Without memory for copies of the results the first that applies has: settled all the same,
-// because the attempt empties the cache of memory and would do so in every step. A way may run often in `time_of`,
-// which tests replace.
+// Times the ways and chooses the fastest that agrees with the first applicable one. On return the work has been done
+// exactly once. Without memory for copies of the results the first applicable way is used, and settled: each attempt
+// empties the memory cache, which must not happen in every step. `time_of` may run a way many times; tests replace it.
 Choice find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
                     const std::function<float(const Way&)>& time_of);
 
-// Whether $MANTISSA_TUNER_SKIP leaves out the way of this name.
+// Whether $MANTISSA_TUNER_SKIP excludes the way with this name.
 bool is_skipped(std::string_view name);
 
-// Whether two results of the same sizes and dtype are the same up to rounding to a dtype, theirs by default: no
-// difference above 1e-3 of the largest element (4e-3 in f16, 2e-2 in bf16). Where one overflows the other has to, or
-// come close. Waits for the device.
+// Whether two results of the same sizes and dtype agree up to rounding to a dtype (default: their own): no difference
+// above 1e-3 of the largest element (4e-3 in f16, 2e-2 in bf16). If one overflows the other must too, or come close.
+// Waits for the device.
 bool agree(const View& a, const View& b, std::optional<Dtype> rounded_to = {});
 
-// What is settled, by the numbers that a key says: work that was done before finds its way without making text.
+// Settled choices by a numeric form of the key: known work finds its way without building the key string.
 template <std::size_t n> using KeyNumbers = std::array<std::int64_t, n>;
 struct HashOfNumbers {
   std::size_t operator()(std::span<const std::int64_t> numbers) const {

@@ -1,6 +1,6 @@
-// Elements of any dtype in registers: conversion, single elements and packs of eight neighbours, which are
-// moved 16 bytes at a time. Kernels are instantiated for a compute type (f32, f64, i64); the stored dtype is a
-// value, and a branch on it is the same for all threads.
+// Elements of any dtype in registers: conversion, single elements and packs of eight neighbours, moved 16 bytes at a
+// time. Kernels are instantiated per compute type (f32, f64, i64); the stored dtype is a run-time value, and branches
+// on it are uniform across threads.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mantissa::cuda_backend {
 
-// As the CPU's conversion (core/cpu/simd.h): float to integer saturates, NaN gives 0, anything but 0 is true.
+// Like the CPU's conversion (core/cpu/simd.h): float to integer saturates, NaN gives 0, any nonzero value is true.
 template <class To, class From> __device__ inline To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
@@ -27,7 +27,7 @@ template <class To, class From> __device__ inline To convert(From x) {
     return static_cast<To>(x);
   }
 }
-// The value of a stored element in the type it computes in, and back.
+// Converts a stored element to its compute type, and back.
 template <class C, class T> __device__ inline C widen(T x) { return convert<C>(static_cast<Compute<T>>(x)); }
 
 // Calls f(T()) with the C++ type of `t`.
@@ -53,17 +53,18 @@ template <class C> __device__ inline void store_element(void* p, Dtype t, std::i
   visit_dtype(t, [&]<class T>(T) { static_cast<T*>(p)[i] = convert<T>(value); });
 }
 
-// What is left of a floating value that is stored as `t`.
+// The value after rounding to the stored dtype `t`.
 template <class C> __device__ inline C rounded_to(Dtype t, C v) {
   if (t == Dtype::f16) return widen<C>(convert<Half>(v));
   if (t == Dtype::bf16) return widen<C>(convert<BFloat16>(v));
   return v;
 }
-// a + b, never joined to the product that may have made a: for sums that must have the bits of two kernels.
+// a + b, never contracted with the product that computed a into an FMA: for sums that must match two separate kernels
+// bitwise.
 __device__ inline float add_apart(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline double add_apart(double a, double b) { return __dadd_rn(a, b); }
 
-inline constexpr int pack = 8;  // elements: 16 bytes of a half, 32 of an f32
+inline constexpr int pack = 8;  // elements: 16 bytes of f16 or bf16, 32 of f32
 template <class T> struct alignas(sizeof(T) * pack < 16 ? sizeof(T) * pack : 16) Pack { T v[pack]; };
 
 // The dtypes of has_packs (cuda/elementwise.h).
@@ -102,13 +103,13 @@ template <class C> __device__ inline void store_pack(void* p, Dtype t, std::int6
   });
 }
 
-// On the host: calls f.template operator()<C>() with the type that floating elements of `t` compute in. Write such an f
-// as [&]<class C>() { ... }: without the (), which C++ could spare, nvcc 12.4 calls C by another template's name.
+// Host: calls f.template operator()<C>() with the compute type of floating dtype `t`. Write f as [&]<class C>() { ...
+// }: without the () nvcc 12.4 confuses C with another template's name.
 template <class F> void visit_compute(Dtype t, F&& f) {
   if (t == f64) f.template operator()<double>();
   else f.template operator()<float>();
 }
-// The same for any dtype: integers compute in i64.
+// The same for any dtype: integers are computed in i64.
 template <class F> void visit_compute_any(Dtype t, F&& f) {
   switch (compute_dtype(t)) {
     case Dtype::f64: return f.template operator()<double>();

@@ -1,5 +1,5 @@
-// How the threads of an elementwise kernel walk over their operands. Also compiled at run time, by NVRTC
-// (cuda/fused.cuh): what is of the host alone is left out there.
+// How the threads of an elementwise kernel iterate over their operands. Also compiled at run time by NVRTC
+// (cuda/fused.cuh), without the host-only parts.
 #pragma once
 
 #if !defined(__CUDACC_RTC__)
@@ -26,7 +26,7 @@ struct Divider {
   __device__ unsigned divide(unsigned n) const { return (__umulhi(n, magic) + n) >> shift; }
 };
 
-// What a kernel gets. Dimension 0 is the innermost one.
+// The kernel parameter. Dimension 0 is the innermost one.
 template <int arity> struct Walk {
   int rank = 1;
   unsigned count = 0;
@@ -59,13 +59,13 @@ template <class C, class Operand> __device__ inline C constant_of(const Operand&
 
 #if !defined(__CUDACC_RTC__)
 static_assert(walk_rank == Dims::max_rank);
-// Of a LoopOver (cuda/elementwise.h) with at most arity + 1 operands.
+// From a LoopOver (cuda/elementwise.h) with at most arity + 1 operands.
 template <int arity, class L> Walk<arity> walk_of(const L& loop) {
   Walk<arity> w;
   w.rank = loop.sizes.rank();
   w.count = static_cast<unsigned>(numel_of(loop.sizes));
   for (int d = 0; d + 1 < w.rank; ++d)
-    w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);  // the outermost is not divided by
+    w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);  // the outermost dimension needs no division
   for (int k = 0; k <= arity && k < loop.operands; ++k) {
     const auto& o = loop.operand[k];
     w.operand[k] = {o.constant ? nullptr : o.data, o.dtype, o.constant, o.value, o.integer, {}};

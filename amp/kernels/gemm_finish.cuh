@@ -1,4 +1,4 @@
-// What follows a product, element by element: bias, what c held before, activation or its gradient, one rounding.
+// The epilogue of a product, per element: bias, accumulation into c, activation or its gradient, one rounding.
 #pragma once
 
 #include "amp/kernels/gemm.h"
@@ -8,7 +8,7 @@
 
 namespace mantissa::tensor_core {
 
-// The formulas of the elementwise operators, so that the bits are theirs.
+// The same formulas as the elementwise operators, for bitwise equal results.
 template <class C> __device__ inline C activate(C x, Activation activation) {
   switch (activation) {
     case Activation::relu: return pointwise::Relu().f(x);
@@ -33,7 +33,7 @@ template <class T> __device__ inline float read(Dtype dtype, const void* from, s
 
 template <class T> struct alignas(8) Four { T v[4]; };
 
-// `count` elements of a row, at most four: one access of 8 or 16 bytes for four of them from an aligned place. Indices
+// Writes `count` elements of a row, at most four: four at an aligned address are one access of 8 or 16 bytes. Indices
 // are constants, so that v stays in registers.
 template <class T> __device__ inline void write(Dtype dtype, void* to, std::int64_t i, const float* v, int count) {
   if (dtype == f32) {
@@ -59,7 +59,7 @@ template <class T> __device__ inline void write(Dtype dtype, void* to, std::int6
   }
 }
 
-// The same for what is read.
+// The same for reading.
 template <class T>
 __device__ inline void read_some(Dtype dtype, const void* from, std::int64_t i, float* v, int count) {
   const T* p = static_cast<const T*>(from) + i;
@@ -75,7 +75,7 @@ __device__ inline void read_some(Dtype dtype, const void* from, std::int64_t i, 
   }
 }
 
-// Columns column .. column + count - 1 of one row of c.
+// Finishes columns column .. column + count - 1 of one row of c.
 template <class T>
 __device__ inline void finish(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column,
                               const float* sums, int count) {

@@ -1,4 +1,4 @@
-// Chooses the instance of gemm_mma.
+// Selects the instance of gemm_mma.
 #include "amp/kernels/gemm.h"
 
 namespace mantissa::tensor_core {

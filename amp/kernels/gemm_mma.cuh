@@ -1,8 +1,8 @@
 // A matrix product with mma.sync for every Tensor Core since Ampere.
 // A block of 8 warps computes a tile of c; tiles of a and b pass through a ring of shared-memory stages that cp.async
-// fills ahead. Tiles keep the order of global memory (whatever is contiguous there is contiguous here), and ldmatrix
-// turns them where needed; 16-byte chunks are swizzled so that neither copies nor ldmatrix meet bank conflicts.
-// Written after the description in "CUTLASS: Fast Linear Algebra in CUDA C++" (NVIDIA, 2017) and the PTX ISA.
+// fills ahead. Tiles keep the order of global memory (the contiguous dimension stays contiguous), and ldmatrix
+// transposes them as needed; 16-byte chunks are swizzled so that neither copies nor ldmatrix have bank conflicts.
+// Follows "CUTLASS: Fast Linear Algebra in CUDA C++" (NVIDIA, 2017) and the PTX ISA.
 #pragma once
 
 #include "amp/kernels/gemm_finish.cuh"
@@ -17,27 +17,28 @@ inline constexpr int gemm_threads = 256;
 inline constexpr int chunk = 8;       // elements in 16 bytes
 
 // The tile of one operand in shared memory. `outer` is its extent along m or n, the other extent is block_k.
-// k_contiguous: [outer][block_k], four chunks a row; else [block_k][outer].
+// k_contiguous: [outer][block_k], four chunks per row; otherwise [block_k][outer].
 template <int outer, bool k_contiguous> struct Tile {
   static constexpr int row_chunks = (k_contiguous ? block_k : outer) / chunk;
   static constexpr int rows = k_contiguous ? outer : block_k;
   static constexpr int bytes = outer * block_k * 2;
 
-  // Where chunk `c` of row `r` lies. Rows of 64 bytes: two share a line of 128, so the pair number is mixed in.
+  // Offset of chunk `c` of row `r`. Rows of 64 bytes: two share a 128-byte line, so the pair number is mixed into the
+  // swizzle.
   __device__ static int offset(int r, int c) {
     const int mixed = k_contiguous ? c ^ ((r >> 1) & 3) : c ^ (r & 7);
     return (r * row_chunks + mixed) * 16;
   }
 };
 
-// One operand in global memory, as the block sees it: rows of the stored matrix from `row`, columns from `column`.
+// One operand in global memory for this block: rows of the stored matrix from `row`, columns from `column`.
 struct Source {
   const std::uint16_t* data;
   std::int64_t leading, rows, columns;  // of the whole stored matrix
 };
 
-// Copies a tile. vector: rows start at multiples of 16 bytes, so chunks can be copied whole; what lies beyond the
-// matrix becomes zero.
+// Copies a tile. vector: rows are 16-byte aligned, so whole chunks can be copied; elements beyond the matrix become
+// zero.
 template <class T, bool vector>
 __device__ inline void fetch(char* shared, const Source& s, std::int64_t first_row, std::int64_t first_column,
                              std::int64_t end_column) {
@@ -60,7 +61,7 @@ __device__ inline void fetch(char* shared, const Source& s, std::int64_t first_r
   }
 }
 
-// The four registers of a warp's 16x16 piece: rows outer, columns k. `at` is its first row, `k` 0 or 16.
+// The four registers of a warp's 16x16 fragment: rows outer, columns k. `at` is its first row, `k` 0 or 16.
 template <class T, bool k_contiguous>
 __device__ inline void load_16x16(std::uint32_t (&r)[4], const char* tile, int at, int k) {
   const int lane = threadIdx.x % 32, matrix = lane / 8, line = lane % 8;
@@ -72,14 +73,15 @@ __device__ inline void load_16x16(std::uint32_t (&r)[4], const char* tile, int a
   }
 }
 
-// Shared memory of a block: the ring, later used for the finished tile in f32 (rows padded by 8 against conflicts).
+// Shared memory of a block: the ring, later reused for the finished tile in f32 (rows padded by 8 against bank
+// conflicts).
 template <int tile> constexpr int gemm_shared_bytes() {
   const int ring = stages * 2 * tile * block_k * 2, result = tile * (tile + 8) * 4;
   return ring > result ? ring : result;
 }
 
-// grid: x items times tiles of c, y parts of k. With more than one part, sums go to partial[part][item][m][n] and
-// gemm_combine finishes.
+// grid: x items times tiles of c, y parts of k. With more than one part, sums are written to partial[part][item][m][n]
+// and gemm_combine finishes.
 template <class T, int tile, bool a_transposed, bool b_transposed, bool vector>
 __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial, std::int64_t k_part) {
   using TileA = Tile<tile, !a_transposed>;
@@ -89,7 +91,7 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
   constexpr int count_m = warp_m / 16, count_n = warp_n / 8;
   MANTISSA_SHARED(char, shared);
 
-  // Neighbouring blocks share rows of a and columns of b in L2: walk 8 tile rows before the next column.
+  // Neighbouring blocks share rows of a and columns of b in L2: 8 tile rows are covered before the next column.
   const std::int64_t tiles_m = (g.m + tile - 1) / tile, tiles_n = (g.n + tile - 1) / tile;
   const std::int64_t item = blockIdx.x / (tiles_m * tiles_n), index = blockIdx.x % (tiles_m * tiles_n);
   const std::int64_t group = index / (8 * tiles_n), first = group * 8;
@@ -116,7 +118,7 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
       fetch<TileB, vector>(slot_b(s), source_b, b_transposed ? column0 : k, b_transposed ? k : column0,
                            source_b.columns);
     }
-    ptx::copy_async_commit();  // also when empty, so that the number of groups tells the step
+    ptx::copy_async_commit();  // even if empty, so that the number of groups identifies the step
   };
   for (int s = 0; s < stages - 1; ++s) start(s);
 
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
 
   for (int step = 0; step < steps; ++step) {
     ptx::copy_async_wait<stages - 2>();
-    __syncthreads();  // every thread's copies of this stage have arrived, and the stage before it has been read
+    __syncthreads();  // all threads' copies of this stage have arrived, and the previous stage has been read
     start(step + stages - 1);
     const char *tile_a = slot_a(step % stages), *tile_b = slot_b(step % stages);
 #pragma unroll
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
   ptx::copy_async_wait<0>();
   __syncthreads();
 
-  // Through shared memory, so that stores to c run along its rows.
+  // Through shared memory, so that stores to c are coalesced along its rows.
   constexpr int padded = tile + 8;
   float* result = reinterpret_cast<float*>(shared);
 #pragma unroll
@@ -194,7 +196,7 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
   }
 }
 
-// Adds the parts of k in order and finishes. After the parts of c lie the parts of a_sums.
+// Adds the parts of k in order and finishes. The parts of a_sums follow those of c.
 template <class T>
 __global__ void __launch_bounds__(gemm_threads) gemm_combine(Gemm g, const float* partial, int parts) {
   const std::int64_t count = g.items * g.m * g.n, step = std::int64_t{gridDim.x} * gemm_threads;

@@ -1,4 +1,4 @@
-// gemm_mma for bf16, tiles of 64: a file of its own, so that none is slow to compile.
+// gemm_mma for bf16, tiles of 64: a separate file for faster compilation.
 #include "amp/kernels/gemm_mma.cuh"
 
 namespace mantissa::tensor_core {

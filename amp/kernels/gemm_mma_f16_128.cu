@@ -1,4 +1,4 @@
-// gemm_mma for f16, tiles of 128: a file of its own, so that none is slow to compile.
+// gemm_mma for f16, tiles of 128: a separate file for faster compilation.
 #include "amp/kernels/gemm_mma.cuh"
 
 namespace mantissa::tensor_core {

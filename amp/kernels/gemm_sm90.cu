@@ -1,5 +1,5 @@
-// Chooses the instance of gemm_hopper, and describes matrices to it (tensor maps).
-// MANTISSA_NO_SM90A says that none of the GPUs compiled for is sm_90a.
+// Selects the instance of gemm_hopper, and creates its tensor maps. MANTISSA_NO_SM90A: no target GPU of the build is
+// sm_90a.
 #include "amp/kernels/gemm_sm90.cuh"
 #include "core/error.h"
 
@@ -18,7 +18,7 @@ using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*
                             const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
                             CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-// The driver's function, fetched at run time so that the library needs no link to libcuda.
+// The driver's function, looked up at run time so that the library does not link to libcuda.
 Encode find_encode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;

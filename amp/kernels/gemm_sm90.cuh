@@ -1,15 +1,13 @@
-// A matrix product for Hopper: wgmma fed by TMA through a ring of shared-memory stages, roles by warpgroup.
-// One warp of the first warpgroup does nothing but start copies; two warpgroups compute 64 rows of the tile each.
-// Blocks stay and take tile after tile, so the copies of the next tile run while the last one is stored.
-// Halves leave through shared memory in boxes that TMA copies out while the next tile is computed; what has more to
-// read or to write for each element goes out by ordinary stores.
-// Two blocks can work together, as a cluster, on tiles one below the other: each copies half of what they share of b
-// into both, so that a block reads a third less from L2.
-// sm_90a, and the CPU shim by twins of its instructions; on a GPU every use of it is held against another way first
-// (cuda/tuner.h).
-// A product of a warpgroup is four of its warps, and to have waited for it says something about the own warp alone: a
-// stage is free when every warp of both warpgroups has said that it has finished reading.
-// Compiled for other GPUs the kernel is empty.
+// A matrix product for Hopper: wgmma fed by TMA through a ring of shared-memory stages, warp-specialized. One warp of
+// the first warpgroup only starts copies; two warpgroups compute 64 rows of the tile each.
+// Blocks are persistent, so the copies of the next tile run while the last one is stored. f16 and bf16 results pass
+// through shared memory in boxes that TMA stores while the next tile is computed; epilogues that read or write more per
+// element use ordinary stores. Two blocks can form a cluster that computes vertically adjacent tiles: each copies half
+// of the shared part of b into both, so that a block reads a third less from L2. For sm_90a, and for the CPU shim with
+// counterparts of its instructions; on a GPU each use is first compared with another implementation (cuda/tuner.h). A
+// warpgroup's product is executed by its four warps, and waiting for it only covers the own warp: a stage is free when
+// every warp of both warpgroups has signalled that it has finished reading. Compiled for other GPUs the kernel is
+// empty.
 #pragma once
 
 #include <cuda.h>
@@ -22,8 +20,8 @@
 
 namespace mantissa::tensor_core::sm90 {
 
-// Describes a stored matrix [items][rows][columns] to TMA, in boxes of 64 columns and `box_rows` rows; false where the
-// driver refuses. amp/kernels/gemm_sm90.cu
+// Creates the tensor map of a stored matrix [items][rows][columns], with boxes of 64 columns and `box_rows` rows; false
+// if the driver refuses. amp/kernels/gemm_sm90.cu
 bool make_map(CUtensorMap* map, Dtype dtype, const void* p, std::int64_t columns, std::int64_t rows,
               std::int64_t leading, std::int64_t items, std::int64_t item_stride, int box_rows);
 
@@ -32,22 +30,22 @@ static_assert(tile_k == hopper::line);
 inline constexpr int ring = 4;
 inline constexpr int threads = 384;              // a producer and two consumer warpgroups
 inline constexpr int consumer_warps = 8;
-inline constexpr int rows_walked = 16;           // tiles that are walked down before the next column, see place_of
+inline constexpr int rows_walked = 16;           // tile rows covered before the next column, see place_of
 inline constexpr int slice = 32, slice_row = slice + 8;  // columns stored at once; rows padded against bank conflicts
-inline constexpr int box_columns = 64;    // of results that TMA copies: one swizzled line of 128 bytes
+inline constexpr int box_columns = 64;    // of results stored by TMA: one swizzled line of 128 bytes
 
 template <int tile_n> struct Shared {
   alignas(1024) std::uint16_t a[ring][tile_m * tile_k];
   alignas(1024) std::uint16_t b[ring][tile_n * tile_k];
-  union Results {  // of a warpgroup, on their way out
-    std::uint16_t boxes[2][64 * box_columns];  // one is copied out while the other is filled
+  union Results {  // of a warpgroup, to be stored
+    std::uint16_t boxes[2][64 * box_columns];  // one is stored while the other is filled
     float slice[64 * slice_row];
   };
   alignas(1024) Results results[2];
   std::uint64_t full[ring], empty[ring];
 };
 
-// Where a tile of rows x columns lies: some are walked down before the next column, so that blocks that run
+// Position of a tile of rows x columns: several tile rows are covered before the next column, so that blocks that run
 // together share operands in L2.
 struct Place { int item, row, column; };
 __device__ inline Place place_of(const Gemm& g, std::int64_t index, int rows, int columns) {
@@ -59,7 +57,7 @@ __device__ inline Place place_of(const Gemm& g, std::int64_t index, int rows, in
           static_cast<int>(rest / height) * columns};
 }
 
-// What the blocks of a cluster compute together: tiles below each other. `index` counts these.
+// The joint work of a cluster: vertically adjacent tiles. `index` counts these.
 template <int tile_n, int blocks> struct Tiles {
   std::int64_t index, step, count;
   __device__ explicit Tiles(std::int64_t n) : index(blockIdx.x / blocks), step(gridDim.x / blocks), count(n) {}
@@ -72,7 +70,8 @@ template <int tile_n, int blocks> struct Tiles {
   }
 };
 
-// Part of one operand of a stage, for this block or (to_all) all of them. Its boxes: amp/kernels/hopper_layout.h.
+// Copies part of one operand of a stage, for this block or (to_all) all of the cluster. Boxes:
+// amp/kernels/hopper_layout.h.
 template <int outer, bool mn, bool to_all = false>
 __device__ inline void copy_operand(std::uint16_t* to, const CUtensorMap* map, std::uint64_t* full, int at, int k,
                                     int item) {
@@ -107,14 +106,14 @@ __device__ __forceinline__ void produce(const Gemm& g, std::int64_t tiles, int s
       if (++stage == ring) stage = 0, phase ^= 1;
     }
   }
-  // What the other block has still to say is said to barriers of this one, which must be there until then.
+  // The other block still signals barriers of this one, which must exist until then.
   for (int i = 0; blocks > 1 && i < ring; ++i) {
     hopper::barrier_wait(&shared.empty[stage], phase ^ 1);
     if (++stage == ring) stage = 0, phase ^= 1;
   }
 }
 
-// A warp has read a stage: says so to all that copy into it.
+// A warp has read a stage: signals all blocks that copy into it.
 template <int blocks> __device__ inline void release(std::uint64_t* empty, int lane) {
   if constexpr (blocks == 1) {
     if (lane == 0) hopper::barrier_arrive(empty);
@@ -123,7 +122,7 @@ template <int blocks> __device__ inline void release(std::uint64_t* empty, int l
   }
 }
 
-// The 64 rows of a warpgroup, 32 columns at a time, by what follows any product of ours.
+// Stores a warpgroup's 64 rows, 32 columns at a time, with the general epilogue.
 template <class T, int tile_n>
 __device__ __forceinline__ void store_slices(const Gemm& g, const Place& place, int consumer,
                                              const float (&d)[tile_n / 2], float* result) {
@@ -152,34 +151,34 @@ __device__ __forceinline__ void store_slices(const Gemm& g, const Place& place, 
   }
 }
 
-// Whether results can leave in boxes: halves, after a bias and relu at most. (What is written out for each of a
-// thread's 128 results must be short.)
+// Whether results can be stored in boxes: f16 or bf16, with at most a bias and relu. (The code is unrolled for each of
+// a thread's 128 results, so it must be short.)
 inline bool fits_boxes(const Gemm& g) {
   return is_half(g.out) && !g.accumulate && !g.saved && !g.before_activation &&
          (g.activation == Activation::none || g.activation == Activation::relu) && g.ldc % 8 == 0 &&
          reinterpret_cast<std::uintptr_t>(g.c) % 16 == 0;
 }
 
-// The 64 rows of a warpgroup, 64 columns at a time. Chunks of 16 bytes lie where TMA expects them: exchanged within 8
-// rows.
+// Stores a warpgroup's 64 rows, 64 columns at a time. 16-byte chunks are placed where TMA expects them: swizzled within
+// 8 rows.
 template <class T, int tile_n>
 __device__ __forceinline__ void store_boxes(const Gemm& g, const Place& place, int consumer,
                                             const float (&d)[tile_n / 2], std::uint16_t (&boxes)[2][64 * box_columns],
                                             const CUtensorMap* map_c) {
   const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
-  const int row = 16 * warp + lane % 16;  // whose address this lane gives
+  const int row = 16 * warp + lane % 16;  // which row address this lane supplies
   const bool relu = g.activation == Activation::relu;
   const T* const bias = static_cast<const T*>(g.bias);
 #pragma unroll
   for (int box = 0; box < tile_n / box_columns; ++box) {
     std::uint16_t* const to = boxes[box % 2];
-    if (thread == 0) hopper::copies_out_wait<1>();  // the one before last has left this place
+    if (thread == 0) hopper::copies_out_wait<1>();  // the store before last has released this buffer
     hopper::warpgroup_sync(1 + consumer);
 #pragma unroll
     for (int j = 0; j < box_columns / 8; j += 2) {
       std::uint32_t halves[4];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {  // 8 columns: two of them, of two rows, are this lane's
+      for (int i = 0; i < 2; ++i) {  // 8 columns: this lane holds two of them in two rows
         const float* sums = d + (box * box_columns / 8 + j + i) * 4;
         float v[4] = {sums[0], sums[1], sums[2], sums[3]};
         if (bias) {
@@ -210,7 +209,7 @@ template <class T, int tile_n, bool a_mn, bool b_mn, int blocks>
 __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
                                         int consumer, bool boxed, const CUtensorMap* map_c) {
   const int lane = threadIdx.x % 32;
-  float d[tile_n / 2] = {};  // written before the first product: else ptxas 12.4 waits for each product in turn (C7515)
+  float d[tile_n / 2] = {};  // initialized, since ptxas 12.4 otherwise serializes the products (warning C7515)
   int stage = 0, phase = 0;
   for (Tiles<tile_n, blocks> t(tiles); t.more(); t.next()) {
     const Place place = t.own(g);
@@ -224,7 +223,7 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
                                                   operand<b_mn>(shared.b[stage], 0, k), step > 0 || k > 0);
       }
       hopper::wgmma_commit();
-      hopper::wgmma_wait<1>();  // this warp's products of the step before are done
+      hopper::wgmma_wait<1>();  // this warp's products of the previous step are done
       if (step > 0) release<blocks>(&shared.empty[before], lane);
       before = stage;
       if (++stage == ring) stage = 0, phase ^= 1;
@@ -236,7 +235,7 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
     if (boxed) store_boxes<T, tile_n>(g, place, consumer, d, results.boxes, map_c);
     else store_slices<T, tile_n>(g, place, consumer, d, results.slice);
   }
-  if (boxed && threadIdx.x % 128 == 0) hopper::copies_out_wait<0>();  // shared memory goes with the block
+  if (boxed && threadIdx.x % 128 == 0) hopper::copies_out_wait<0>();  // shared memory ends with the block
 }
 
 template <class T, int tile_n, bool a_mn, bool b_mn, int blocks>
@@ -245,7 +244,7 @@ __global__ void __launch_bounds__(threads, 1)
                 __grid_constant__ const CUtensorMap map_b, __grid_constant__ const CUtensorMap map_c) {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   MANTISSA_SHARED(char, dynamic);
-  // An offset, not a rounded pointer: of that the compiler would not know that it is shared memory.
+  // An offset instead of a rounded pointer, which the compiler would not recognize as shared memory.
   auto& shared = *reinterpret_cast<Shared<tile_n>*>(dynamic + (-hopper::shared_address(dynamic) & 1023));
   const int warpgroup = threadIdx.x / 128, steps = static_cast<int>((g.k + tile_k - 1) / tile_k);
   if (threadIdx.x == 0) {
@@ -258,7 +257,8 @@ __global__ void __launch_bounds__(threads, 1)
   if constexpr (blocks > 1) hopper::cluster_sync();
   else __syncthreads();
 
-  // One if/else and no early return: only so may the compiler hand registers from the producer to the consumers.
+  // A single if/else without early return: only then can the compiler move registers from the producer to the
+  // consumers.
   if (warpgroup == 0) {
     hopper::give_registers<40>();
     if (threadIdx.x == 0) produce<tile_n, a_mn, b_mn, blocks>(g, tiles, steps, shared, &map_a, &map_b);

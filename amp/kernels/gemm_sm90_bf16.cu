@@ -1,4 +1,4 @@
-// gemm_hopper for bf16: a file of its own, so that none is slow to compile.
+// gemm_hopper for bf16: a separate file for faster compilation.
 #include "amp/kernels/gemm_sm90.cuh"
 
 namespace mantissa::tensor_core {

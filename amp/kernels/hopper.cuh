@@ -1,7 +1,7 @@
-// Hopper's instructions for matrix products: barriers in shared memory, bulk tensor copies (TMA) from global memory,
-// also to all blocks of a cluster, and back, products by a warpgroup (wgmma) that read both operands from shared
-// memory. sm_90a only; for the CPU shim each has a twin (tests/cuda_shim/hopper.h). What only executing threads may
-// rely on holds for a warp, not for its warpgroup.
+// Hopper's instructions for matrix products: barriers in shared memory; bulk tensor copies (TMA) from global memory,
+// also to all blocks of a cluster, and back; warpgroup products (wgmma) that read both operands from shared memory.
+// sm_90a only; each has a CPU shim counterpart (tests/cuda_shim/hopper.h). Guarantees for "executing threads" hold for
+// a warp, not for its warpgroup.
 // Source: PTX ISA, sections "mbarrier", "mapa", "barrier.cluster", "cp.async.bulk.tensor", "stmatrix", "fence.proxy"
 // and "Asynchronous warpgroup level matrix instructions".
 #pragma once
@@ -26,19 +26,19 @@ using ptx::shared_address;
 __device__ inline void barrier_init(std::uint64_t* b, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(shared_address(b)), "r"(arrivals));
 }
-// Makes initialised barriers visible to the copy engine.
+// Makes initialized barriers visible to the copy engine.
 __device__ inline void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory"); }
 __device__ inline void barrier_arrive(std::uint64_t* b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(b)) : "memory");
 }
-// Arrives, and lets the phase also wait for so many bytes of copies.
+// Arrives, and makes the phase also wait for this many bytes of copies.
 __device__ inline void barrier_expect(std::uint64_t* b, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
 }
-// Arrives at the barrier in the same place in another block of the cluster, or in this one. What orders products before
-// copies into what they have read; ordinary stores of this block it does not show to the other (by .release.cluster it
-// would, but that waits for all that the thread has written, by MEMBAR.ALL.GPU: not for a loop).
+// Arrives at the same barrier of another block of the cluster, or of this one. It orders products before copies that
+// overwrite their operands, but does not make this block's ordinary stores visible to the other block (.release.cluster
+// would, but it waits for everything that the thread has written, by MEMBAR.ALL.GPU: too slow for a loop).
 __device__ inline void barrier_arrive_in(std::uint64_t* b, int block) {
   asm volatile(
       "{\n.reg .b32 there;\n"
@@ -57,14 +57,14 @@ __device__ inline void barrier_wait(std::uint64_t* b, int parity) {
       "over:\n}\n" ::"r"(shared_address(b)), "r"(parity) : "memory");
 }
 
-// Copies the box of a tensor map at (x, y, z) into shared memory and counts its bytes on the barrier.
+// Copies the box at (x, y, z) of a tensor map into shared memory and counts its bytes on the barrier.
 __device__ inline void copy_box(void* to, const void* map, std::uint64_t* barrier, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];\n" ::
           "r"(shared_address(to)), "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
-// The same into this place of each block of the cluster whose bit is set, counted on the barrier in this place there.
+// The same to this address in each block of the cluster whose bit is set, counted on the same barrier there.
 __device__ inline void copy_box_to_blocks(unsigned blocks, void* to, const void* map, std::uint64_t* barrier, int x,
                                           int y, int z) {
   asm volatile(
@@ -73,10 +73,10 @@ __device__ inline void copy_box_to_blocks(unsigned blocks, void* to, const void*
       "r"(x), "r"(y), "r"(z), "h"(static_cast<unsigned short>(blocks)) : "memory");
 }
 
-// From results to global memory: pack, store_matrices, show_stores by every thread that stored, a barrier, and then one
-// thread starts copies of boxes (the part of them that lies inside the tensor), closes their group and, before the
-// shared memory that they read is used again or the block ends, waits until at most `pending` of its groups read it.
-// Two halves, `low` in the lower bits.
+// Storing results to global memory: pack, store_matrices, show_stores by every thread that stored, a barrier; then one
+// thread starts the copies of boxes (clipped to the tensor), commits their group and, before the shared memory is
+// reused or the block ends, waits until at most `pending` groups still read it. Two 16-bit values, `low` in the lower
+// bits.
 template <class T> __device__ inline std::uint32_t pack(float low, float high);
 template <> __device__ inline std::uint32_t pack<Half>(float low, float high) {
   std::uint32_t both;
@@ -88,7 +88,7 @@ template <> __device__ inline std::uint32_t pack<BFloat16>(float low, float high
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(both) : "f"(high), "f"(low));
   return both;
 }
-// Stores what ptx::load_matrices loads: lane 8*i + r gives the address of row r of matrix i, and register i of a lane
+// The inverse of ptx::load_matrices: lane 8*i + r gives the address of row r of matrix i, and register i of a lane
 // holds elements (lane/4, 2*(lane%4)) and the next of matrix i.
 __device__ inline void store_matrices(void* row, const std::uint32_t (&r)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(shared_address(row)),
@@ -104,7 +104,8 @@ template <int pending> __device__ inline void copies_out_wait() {
   asm volatile("cp.async.bulk.wait_group.read %0;\n" ::"n"(pending) : "memory");
 }
 
-// All threads of all blocks of the cluster meet here; what each of them wrote before, barriers too, all others see.
+// A barrier for all threads of the cluster's blocks; makes all previous writes, barriers included, visible to the
+// others.
 __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::: "memory");
 }
@@ -134,7 +135,7 @@ template <int pending> __device__ inline void wgmma_wait() {
 // a_mn, b_mn: the operand is contiguous along m or n instead of k.
 template <class T, int n, bool a_mn, bool b_mn> struct Wgmma;
 
-// What PTX calls the n / 2 numbers of d that a thread has, and what the compiler is told of them.
+// PTX operand names for the n / 2 elements of d per thread, and their constraints for the compiler.
 #define MANTISSA_NAMES_64 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -151,7 +152,7 @@ template <class T, int n, bool a_mn, bool b_mn> struct Wgmma;
 #define MANTISSA_D64(i) MANTISSA_D16(i), MANTISSA_D16(i + 16), MANTISSA_D16(i + 32), MANTISSA_D16(i + 48)
 #define MANTISSA_D128(i) MANTISSA_D64(i), MANTISSA_D64(i + 64)
 
-// type: PTX's name of T. After the numbers of d come descriptors, add, and whether a and b are turned.
+// type: PTX's name of T. After the elements of d come descriptors, add, and whether a and b are transposed.
 #define MANTISSA_WGMMA(T, type, n, names, numbers, of_a, of_b, of_add, turn_a, turn_b)                        \
   template <bool a_mn, bool b_mn> struct Wgmma<T, n, a_mn, b_mn> {                                            \
     __device__ static void run(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {                \

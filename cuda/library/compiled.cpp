@@ -1,5 +1,5 @@
-// Machine code that NVRTC made, loaded and launched by the driver. Its functions are fetched at run time, so that the
-// library needs no link to libcuda.
+// Code compiled by NVRTC, loaded and launched by the driver. The driver's functions are looked up at run time, so that
+// the library does not link to libcuda.
 #include "cuda/compiled.h"
 
 #include <cuda.h>
@@ -66,7 +66,7 @@ bool can_compile() { return true; }
 const CompiledKernel& compile(const std::string& text, const char* name, Device device) {
   static std::mutex mutex;
   static auto& modules =
-      *new std::map<std::pair<std::string, int>, CUmodule>;  // never destroyed: they are used until the very end
+      *new std::map<std::pair<std::string, int>, CUmodule>;  // never destroyed: used until the process ends
   static auto& kernels = *new std::map<std::pair<CUmodule, std::string>, CompiledKernel>;
   static auto* const load = driver_function<CUresult(CUmodule*, const void*)>("cuModuleLoadData");
   static auto* const get = driver_function<CUresult(CUfunction*, CUmodule, const char*)>("cuModuleGetFunction");
@@ -91,10 +91,10 @@ void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned thr
                      std::size_t) {
   static auto* const launch = driver_function<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                                                        unsigned, unsigned, CUstream, void**, void**)>("cuLaunchKernel");
-  void* parameters[] = {const_cast<void*>(parameter)};  // the driver knows how many bytes the kernel takes of it
+  void* parameters[] = {const_cast<void*>(parameter)};  // the driver knows the parameter size of the kernel
   check_driver(launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream(), parameters, nullptr),
                "to launch a fused function");
-  after_launch("fused", cudaSuccess);  // waits where every launch is waited for
+  after_launch("fused", cudaSuccess);  // waits where every launch is configured to wait
 }
 #endif
 

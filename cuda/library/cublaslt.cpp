@@ -1,4 +1,4 @@
-// cuBLASLt counts columns first. Our c = a @ b of rows is its c^T = b^T @ a^T, whose operands are the same bytes.
+// cuBLASLt is column-major. Our row-major c = a @ b is its c^T = b^T @ a^T, whose operands are the same bytes.
 #include "cuda/cublaslt.h"
 
 #include <cublasLt.h>
@@ -26,7 +26,7 @@ namespace {
 
 using tensor_core::Gemm;
 
-constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // NVIDIA's recommendation for Hopper
 std::atomic<bool> tf32_allowed{false};
 
 void check_status(cublasStatus_t status, const char* what) {
@@ -37,7 +37,7 @@ cudaDataType_t type_of(Dtype t) {
   return t == f64 ? CUDA_R_64F : t == f32 ? CUDA_R_32F : t == f16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-// A product that does not depend on where its operands lie: descriptions, and the algorithms that the library proposes.
+// A product independent of its operands' addresses: descriptors, and the algorithms that the heuristic proposes.
 struct Problem {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
@@ -73,8 +73,8 @@ cublasLtHandle_t handle() {
   return h;
 }
 
-// What a Problem depends on. Alignment of operands, result and bias is part of it: the library proposes by it, and
-// where it is not told takes 256 bytes for granted.
+// The parameters of a Problem. The alignment of operands, result and bias is one: the heuristic depends on it, and
+// assumes 256 bytes if it is not given.
 struct Key {
   std::int64_t m, n, k, items, lda, ldb, ldc, a_step, b_step;
   int device, in, out, transposed, epilogue, accumulate, tf32;
@@ -95,10 +95,10 @@ std::uint32_t alignment_of(const void* p) {
   return bytes;
 }
 
-// What a gelu was applied to: written by its epilogue, read by that of its gradient.
+// gelu's input: written by its epilogue, read by that of its gradient.
 void* aux_of(const Gemm& g) { return g.saved ? const_cast<void*>(g.saved) : g.before_activation; }
 
-// Of the transposed product, whose operand B is our a: CUBLASLT_EPILOGUE_BGRADB sums that over k.
+// For the transposed product, whose operand B is our a: CUBLASLT_EPILOGUE_BGRADB sums that over k.
 cublasLtEpilogue_t epilogue_of(const Gemm& g) {
   if (g.a_sums) return CUBLASLT_EPILOGUE_BGRADB;
   if (g.saved) return CUBLASLT_EPILOGUE_DGELU;
@@ -111,7 +111,7 @@ cublasLtEpilogue_t epilogue_of(const Gemm& g) {
 }
 
 Problem make_problem(const Gemm& g, const Key& key) {
-  const CaptureRelaxed relaxed;  // its estimates may load code, which a capture does not allow
+  const CaptureRelaxed relaxed;  // the heuristic may load code, which a capture does not allow
   Problem p;
   const cublasComputeType_t compute = g.in == f64 ? CUBLAS_COMPUTE_64F
                                       : key.tf32  ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -124,11 +124,11 @@ Problem make_problem(const Gemm& g, const Key& key) {
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.in));
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
   }
-  if (g.a_sums) {  // in the dtype of the result, says cublasLt.h
+  if (g.a_sums) {  // in the result's dtype, according to cublasLt.h
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.out));
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.a_sums);
   }
-  if (aux_of(g)) {  // in the dtype of the result, which is the default
+  if (aux_of(g)) {  // in the result's dtype, which is the default
     set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux_of(g));
     set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.ldc);
     set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, g.m * g.ldc);
@@ -149,7 +149,7 @@ Problem make_problem(const Gemm& g, const Key& key) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.d_alignment);
-  // Split sums are added in f32 or not at all: half-precision reductions lose what f32 accumulation gave.
+  // Split-K sums are added in f32 or not at all: 16-bit reductions would lose the precision of f32 accumulation.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   const cublasStatus_t found = cublasLtMatmulAlgoGetHeuristic(handle(), p.operation, p.a, p.b, p.c, p.c, wish,
                                                               most_cublaslt_plans, p.plans.data(), &p.count);
@@ -202,7 +202,7 @@ class Workspace {
   void* p_ = nullptr;
 };
 
-// c = bias, for every row.
+// c = bias in every row.
 void lay_bias(const Gemm& g) {
   View c, bias;
   c.data = g.c;
@@ -215,11 +215,11 @@ void lay_bias(const Gemm& g) {
   kernels::copy(c.device, c, bias);
 }
 
-// A batch of matrices a fixed step apart.
+// A batch of matrices with a constant stride.
 bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int plan) {
   Problem& p = find_problem(g, a_step, b_step);
   if (p.count == 0 && g.bias && !g.accumulate && g.activation == Activation::none) {
-    // Not every version adds a bias in every dtype: the product is added to it instead.
+    // Not every version supports a bias in every dtype: then c is filled with the bias and the product accumulated.
     Gemm sum = g;
     sum.bias = nullptr;
     sum.accumulate = true;
@@ -241,7 +241,7 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   const cublasStatus_t status = cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c,
                                                &chosen.algo, workspace.get(), chosen.workspaceSize, stream());
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
-    // Nothing was launched, so another way can do it; that the library refuses what it proposed is worth a line.
+    // Nothing was launched, so another way can do it; but a library refusing its own proposal is worth a message.
     chosen.state = status;
     std::fprintf(stderr, "mantissa: cuBLASLt refused its own plan %d for %lldx%lldx%lld (%s); another is used\n", plan,
                  static_cast<long long>(g.m), static_cast<long long>(g.n), static_cast<long long>(g.k),
@@ -269,12 +269,12 @@ std::string cublaslt_version() {
 bool run_cublaslt(const Gemm& g, int plan) {
   if (g.a_sums && (g.bias || g.activation != Activation::none || g.items != 1 || g.in == f64)) return false;
   if (g.k == 0 || g.activation == Activation::gelu || (g.bias && g.in != g.out)) return false;
-  // cublasLt.h: the leading dimension of what gelu is applied to must be divisible by 8. Vectors of 16 bytes write
-  // it, and read it for the gradient.
+  // cublasLt.h: the leading dimension of gelu's saved input must be divisible by 8. It is accessed in vectors of 16
+  // bytes, also by the gradient.
   const bool aligned = g.ldc % 8 == 0 && alignment_of(aux_of(g)) >= 16;
   if (aux_of(g) && (g.activation != Activation::gelu_tanh || !aligned || g.batch.rank > 1)) return false;
   if (g.batch.rank <= 1) return run_strided(g, g.batch.rank ? g.batch.a[0] : 0, g.batch.rank ? g.batch.b[0] : 0, plan);
-  // Only the last dimension of a batch has one step: the others are a loop.
+  // Only the last batch dimension has a single stride: the others are a loop.
   const tensor_core::Batch& batch = g.batch;
   const int last = batch.rank - 1;
   Gemm part = g;

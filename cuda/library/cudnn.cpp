@@ -27,11 +27,11 @@ namespace {
 
 using namespace cudnn;
 
-// x, weight and y of the forward pass, its bias, and y before the bias is added: as cuDNN is to know them.
+// cuDNN's ids for x, weight and y of the forward pass, its bias, and y before the bias is added.
 enum Operand : std::int64_t { image = 1, filter = 2, result = 3, bias_row = 4, before_bias = 5 };
 
-// A dense tensor [outer, channels, height, width]. The strides are those of the layout also where a size is 1 and they
-// decide nothing: cuDNN tells layouts by them.
+// A dense tensor [outer, channels, height, width]. Strides follow the layout even where a size is 1 and they have no
+// effect: cuDNN deduces the layout from them.
 Descriptor make_tensor(Operand id, Dtype dtype, const std::vector<std::int64_t>& sizes, Layout layout) {
   const bool is_virtual = id == before_bias;
   const bool last = layout == Layout::channels_last;
@@ -52,7 +52,7 @@ Descriptor make_tensor(Operand id, Dtype dtype, const std::vector<std::int64_t>&
   return t;
 }
 
-struct Names {  // of one direction's attributes
+struct Names {  // attribute names of one pass
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
 };
@@ -82,7 +82,7 @@ Names names_of(ConvPass pass) {
   }
 }
 
-// has_bias: of the forward pass.
+// has_bias: for the forward pass.
 Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias, bool tf32) {
   const Names names = names_of(pass);
   const cudnnDataType_t compute = dtype == f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
@@ -141,7 +141,7 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dty
   return p;
 }
 
-// What a Problem depends on.
+// The parameters of a Problem.
 struct Key {
   ConvPass pass;
   ConvShape shape;
@@ -178,7 +178,7 @@ Problem& find_problem(const Key& key) {
 
 bool has_cudnn() { return true; }
 std::string cudnn_version() {
-  const std::size_t v = cudnnGetVersion();  // 91300 is 9.13.0
+  const std::size_t v = cudnnGetVersion();  // 91300 gives 9.13.0
   return concat(v / 10000, ".", v / 100 % 100, ".", v % 100);
 }
 bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b,

@@ -1,5 +1,5 @@
-// Attention by cuDNN: its plans for the graphs of cuda/library/cudnn_attention_graph.h, forward and backward, and their
-// runs. Engines that add with atomics are not taken (is_welcome).
+// Attention by cuDNN: plans for the graphs of cuda/library/cudnn_attention_graph.h, forward and backward, and their
+// execution. Engines that add with atomics are rejected (is_welcome).
 #include "cuda/cudnn.h"
 
 #if !defined(MANTISSA_HAS_CUDNN)
@@ -25,7 +25,7 @@ Problem make_attention(const AttentionProblem& a, const AttentionBias& b, bool b
   return p;
 }
 
-// What a Problem depends on.
+// The parameters of a Problem.
 std::vector<std::int64_t> key_of(const AttentionProblem& a, const AttentionBias& b, bool backward) {
   std::vector<std::int64_t> key{static_cast<std::int64_t>(a.dtype),
                                 backward,
@@ -58,8 +58,8 @@ Problem& find_problem(const AttentionProblem& a, const AttentionBias& b, bool ba
   return problems.emplace(key, std::move(made)).first->second;
 }
 
-// Whether every row begins at a multiple of `alignment` bytes. cuDNN proposes engines for others too,
-// but they fetch whole 16 bytes.
+// Whether every row begins at a multiple of `alignment` bytes. cuDNN proposes engines for other rows too, but these
+// still read 16 bytes at a time.
 bool has_aligned_rows(const AttentionRows& r) {
   return reinterpret_cast<std::uintptr_t>(r.data) % alignment == 0 && (r.batch | r.head | r.row) % (alignment / 2) == 0;
 }

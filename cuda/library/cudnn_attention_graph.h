@@ -1,9 +1,9 @@
-// Attention spelled out in cuDNN's operations, as its fused kernels are recognised: products, the scale, what is added
-// to scores, a causal mask, softmax, and for backward the chains that lead to dv, dk and dq. Left out is dropout: cuDNN
-// draws from Philox too, but numbers its draws as its kernels like, so that neither our own kernels nor the CPU could
-// say which weights it dropped; its other form wants the whole matrix of draws in memory.
+// Attention as a graph of cuDNN operations, in the form that its fused kernels recognize: products, the scale, the bias
+// added to scores, a causal mask, softmax, and for backward the chains that lead to dv, dk and dq. Dropout is not
+// included: cuDNN uses Philox too, but its kernels number the random values in their own way, so neither our own
+// kernels nor the CPU could reproduce which weights were dropped; its other form needs the whole random mask in memory.
 // Sources: NVIDIA cuDNN 9 documentation, "Operations and patterns: fused attention"; the graphs that NVIDIA's
-// cudnn-frontend makes (include/cudnn_frontend/node/scaled_dot_product_flash_attention.h).
+// cudnn-frontend builds (include/cudnn_frontend/node/scaled_dot_product_flash_attention.h).
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@
 
 namespace mantissa::cuda_backend::cudnn {
 
-// Numbers of what lies in memory; `first_between` begins those of what does not.
+// Ids of tensors in memory; `first_between` is the first id of intermediate tensors.
 enum AttentionOperand : std::int64_t {
   queries = 1, keys, values, result, log_sums, scale, hidden, bias, d_result, d_queries, d_keys, d_values, deltas, one,
   first_between
 };
 
-// A graph that grows by operations; tensors between them have no memory.
+// A graph built one operation at a time; intermediate tensors have no memory.
 class AttentionGraph {
  public:
   using Node = cudnnBackendDescriptor_t;
   using Sizes = std::vector<std::int64_t>;
-  std::vector<Descriptor> parts;  // in the order in which they were made
+  std::vector<Descriptor> parts;  // in the order of creation
   std::vector<Node> operations;
 
   Node tensor(std::int64_t id, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, bool in_memory,
@@ -43,7 +43,7 @@ class AttentionGraph {
     t.finalize();
     return keep(std::move(t));
   }
-  // [batch, heads, length, width] by rows; transposed: the last two the other way around, without a copy.
+  // A tensor [batch, heads, length, width] of rows; transposed: with the last two dimensions swapped, without a copy.
   Node rows(std::int64_t id, cudnnDataType_t type, const AttentionRows& r, const Sizes& n, bool transposed = false) {
     if (transposed) return tensor(id, type, {n[0], n[1], n[3], n[2]}, {r.batch, r.head, 1, r.row}, true);
     return tensor(id, type, n, {r.batch, r.head, r.row, 1}, true);
@@ -69,7 +69,7 @@ class AttentionGraph {
     link(o, CUDNN_ATTR_OPERATION_MATMUL_DESC, keep(std::move(how)));
     add(std::move(o));
   }
-  // y = mode(x), mode(x, b), or t ? x : b. axis: of a row's or a column's index.
+  // y = mode(x), mode(x, b), or t ? x : b. axis: for row or column indices.
   Node pointwise(cudnnPointwiseMode_t mode, Node y, Node x, Node b = nullptr, Node t = nullptr,
                  std::int64_t axis = -1) {
     Descriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -105,7 +105,7 @@ class AttentionGraph {
     add(std::move(o));
     return y;
   }
-  // x with its last two dimensions the other way around, as the left operand of a product.
+  // x with its last two dimensions swapped, as the left operand of a product.
   Node turned(Node x, const Sizes& sizes, cudnnDataType_t type) {
     Sizes strides = dense(sizes), to = sizes;
     std::swap(strides[2], strides[3]);
@@ -151,7 +151,7 @@ inline Node scores(AttentionGraph& g, const AttentionProblem& a, const Attention
   }
   return s;
 }
-// Scores beyond the diagonal become `hidden`, which is finite: infinities would meet in a difference.
+// Scores beyond the diagonal become `hidden`, which is finite: infinities would be subtracted from each other.
 inline Node masked(AttentionGraph& g, const AttentionProblem& a, Node s) {
   if (!a.causal) return s;
   const Node row = g.between(square(a), CUDNN_DATA_INT32), column = g.between(square(a), CUDNN_DATA_INT32);
@@ -185,7 +185,7 @@ inline AttentionGraph forward_graph(const AttentionProblem& a, const AttentionBi
   return g;
 }
 
-// dq is a product of its own, not sums that atomics collect: cuDNN's deterministic form.
+// dq is a separate product instead of sums with atomics: cuDNN's deterministic form.
 inline AttentionGraph backward_graph(const AttentionProblem& a, const AttentionBias& b) {
   using namespace attention_parts;
   const cudnnDataType_t type = type_of(a.dtype);
@@ -200,12 +200,12 @@ inline AttentionGraph backward_graph(const AttentionProblem& a, const AttentionB
 
   const Node dy_y = g.pointwise(CUDNN_POINTWISE_MUL, g.between(y_sizes), dy, y);
   const Node row_sums = g.reduce(CUDNN_REDUCE_TENSOR_ADD, g.between(column(a)), dy_y);
-  g.pointwise(CUDNN_POINTWISE_MUL, delta, row_sums, g.number(one));  // where dropout would have its factor
+  g.pointwise(CUDNN_POINTWISE_MUL, delta, row_sums, g.number(one));  // the place of dropout's factor
 
   const Node lowered = g.pointwise(CUDNN_POINTWISE_SUB, g.between(square(a)), scores(g, a, b, q, k_turned), sums);
   const Node weights = g.pointwise(CUDNN_POINTWISE_EXP, g.between(square(a)), masked(g, a, lowered));
 
-  // A product whose sums over the heads that share one of k and v go to `to`.
+  // A product whose sums over the query heads that share a head of k and v are written to `to`.
   const auto gather = [&](Node left, Node right, std::int64_t width, Node to) {
     if (a.heads == a.kv_heads) return g.multiply(left, right, to);
     const Node whole = g.between({a.batch, a.heads, a.keys, width}, type);

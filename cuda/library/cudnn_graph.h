@@ -1,7 +1,7 @@
-// What the uses of cuDNN's backend interface share: everything is a descriptor that is given attributes and finalized;
-// a graph of operations is handed to cuDNN, which proposes engines in the order of its estimate, and a plan is made of
-// each when it is first wanted. Tensors in memory begin at multiples of `alignment` bytes. Included where there is a
-// cuDNN, by cuda/library/*.cpp only. Source: NVIDIA cuDNN 9 documentation, "Backend API".
+// Shared by the users of cuDNN's backend API: everything is a descriptor that is given attributes and finalized; cuDNN
+// proposes engines for a graph of operations, ordered by its heuristic, and a plan is built for each on first use.
+// Tensors in memory begin at multiples of `alignment` bytes. Included only in builds with cuDNN, by cuda/library/*.cpp.
+// Source: NVIDIA cuDNN 9 documentation, "Backend API".
 #pragma once
 
 #include <cudnn.h>
@@ -26,7 +26,7 @@ inline bool is_aligned(std::span<void* const> pointers) {
                              [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % alignment == 0; });
 }
 
-// Thrown where cuDNN does not take a problem; the caller then uses something else.
+// Thrown if cuDNN does not support a problem; the caller then uses another implementation.
 struct Refused { cudnnStatus_t status; };
 inline void require(cudnnStatus_t status) {
   if (status != CUDNN_STATUS_SUCCESS) throw Refused{status};
@@ -61,7 +61,7 @@ class Descriptor {
   cudnnBackendDescriptor_t d_ = nullptr;
 };
 
-// A CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR of a GPU that is not there, which engines are then asked for: for tests.
+// A CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR of a GPU that is not present, to query its engines: for tests.
 inline cudnnBackendDescriptor_t described_device = nullptr;
 
 inline cudnnHandle_t handle() {
@@ -85,11 +85,11 @@ struct Plan {
 };
 struct Problem {
   std::vector<Descriptor> keep;     // what the graph refers to
-  std::vector<Descriptor> configs;  // engines, the most promising first
-  std::map<int, Plan> plans;        // made when first wanted; one without a plan was refused
+  std::vector<Descriptor> configs;  // engines, in the order of the heuristic
+  std::map<int, Plan> plans;        // built on first use; one without a plan was refused
 };
 
-// Whether an engine keeps our promises: sums in f32, the same bits in every run, and TF32 only where it is allowed.
+// Whether an engine keeps our guarantees: sums in f32, bitwise reproducible, and TF32 only if allowed.
 inline bool is_welcome(const Descriptor& config, bool may_use_tensor_cores) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t e = engine.get();
@@ -110,8 +110,8 @@ inline bool is_welcome(const Descriptor& config, bool may_use_tensor_cores) {
   return true;
 }
 
-// Adds the engines that cuDNN proposes in one of its modes, without those that break our promises. All proposals are
-// asked for: of an f32 convolution the first dozens round to TF32.
+// Adds the engines that cuDNN proposes in one of its modes, except those that break our guarantees. All proposals are
+// requested: for an f32 convolution the first dozens round to TF32.
 inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeurMode_t mode,
                             bool may_use_tensor_cores) {
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -145,7 +145,7 @@ inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeu
 
 // The engines for a graph of operations.
 inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> operations, bool may_use_tensor_cores) {
-  const CaptureRelaxed relaxed;  // its estimates may ask the driver for what a capture does not allow
+  const CaptureRelaxed relaxed;  // the heuristic may make driver calls that a capture does not allow
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(operations.size()),
             operations.data());
@@ -158,14 +158,14 @@ inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> o
     if (p.configs.size() >= most_cudnn_plans) break;
     try {
       ask_for_engines(p, graph, mode, may_use_tensor_cores);
-    } catch (const Refused&) {  // it has none in this mode
+    } catch (const Refused&) {  // no engine in this mode
     }
   }
   if (p.configs.size() > most_cudnn_plans) p.configs.resize(most_cudnn_plans);
   p.keep.push_back(std::move(graph));
 }
 
-// The plan of the engine at place `index`; without one where the engine refuses.
+// The plan of engine `index`; empty if the engine refuses.
 inline Plan& find_plan(Problem& p, int index) {
   const auto at = p.plans.find(index);
   if (at != p.plans.end()) return at->second;
@@ -186,7 +186,7 @@ inline Plan& find_plan(Problem& p, int index) {
   return p.plans.emplace(index, std::move(made)).first->second;
 }
 
-// Runs the plan at place `index` with these tensors; false where there is none, or it refuses.
+// Runs plan `index` with these tensors; false if there is none, or it refuses.
 inline bool run_plan(Problem& p, int index, std::span<void* const> pointers, std::span<const std::int64_t> ids,
                      Device device) {
   if (index >= static_cast<int>(p.configs.size())) return false;

@@ -1,5 +1,5 @@
-// What cuda/fused.cuh and the headers it includes need of the standard library, for NVRTC, which has none. Stands in
-// for <bit>, <cmath>, <cstddef>, <cstdint>, <limits> and <type_traits>; never included by another compiler.
+// The parts of the standard library that cuda/fused.cuh and its includes need, for NVRTC, which has none. Replaces
+// <bit>, <cmath>, <cstddef>, <cstdint>, <limits> and <type_traits>; never included by another compiler.
 #pragma once
 
 using int8_t = signed char;
@@ -40,7 +40,7 @@ template <> struct numeric_limits<double> {
 
 template <class To, class From> constexpr To bit_cast(const From& x) { return __builtin_bit_cast(To, x); }
 
-// CUDA's own, which are overloaded for float and double.
+// CUDA's functions, which are overloaded for float and double.
 using ::abs, ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::ceil, ::copysign, ::cos, ::cosh, ::erf,
     ::erfc, ::exp, ::exp2, ::expm1, ::floor, ::fmod, ::log, ::log10, ::log1p, ::log2, ::nearbyint, ::pow, ::sin,
     ::sinh, ::sqrt, ::tan, ::tanh, ::trunc;
