@@ -17,7 +17,7 @@ using test::message_of;
 using Catch::Matchers::Contains;
 
 namespace {
-// System memory that counts what is out and can refuse.
+// System memory that counts outstanding bytes and can refuse allocations.
 class CountingMemory final : public RawMemory {
  public:
   std::int64_t outstanding = 0, takes = 0;
@@ -91,7 +91,7 @@ TEST_CASE("large blocks are cut from what is free and join again: other sizes ne
   CHECK(allocator.stats().system_calls == 1);
   CHECK(allocator.stats().allocated == static_cast<std::int64_t>(6 * mb + 4096));
   allocator.deallocate(b, 2 * mb + 1);
-  CHECK(allocator.allocate(2 * mb) == b);  // rather than from the larger rest
+  CHECK(allocator.allocate(2 * mb) == b);  // rather than from the larger remainder
   allocator.deallocate(a, 3 * mb);
   allocator.deallocate(c, mb);
   allocator.empty_cache();
@@ -101,7 +101,7 @@ TEST_CASE("large blocks are cut from what is free and join again: other sizes ne
   allocator.deallocate(whole, 8 * mb);
   CHECK(allocator.stats().peak_reserved == 8 * static_cast<std::int64_t>(mb));
   const int other_stream = 0;
-  void* d = allocator.allocate(mb, &other_stream);  // not from what waits for the first
+  void* d = allocator.allocate(mb, &other_stream);  // not from blocks reserved for the first stream
   CHECK(allocator.stats().system_calls == 2);
   allocator.deallocate(d, mb, &other_stream);
   allocator.empty_cache();
@@ -109,7 +109,7 @@ TEST_CASE("large blocks are cut from what is free and join again: other sizes ne
 }
 
 namespace {
-// One run of 64 KiB pieces, handed out from the end; any run of them may come back.
+// One run of 64 KiB pieces, handed out from the end; any run of them may be returned.
 class Pieces final : public PieceMemory {
  public:
   static constexpr std::size_t unit = 64 << 10, count = 1024;
@@ -132,14 +132,14 @@ class Pieces final : public PieceMemory {
     if (bytes % unit) return std::free(p);
     const auto first = static_cast<std::size_t>(static_cast<char*>(p) - begin) / unit;
     for (std::size_t i = 0; i < bytes / unit; ++i) {
-      if (!out[first + i]) std::abort();  // given back twice
+      if (!out[first + i]) std::abort();  // returned twice
       out[first + i] = false;
     }
   }
   std::size_t piece() const override { return unit; }
 };
 
-// Random sizes and orders: no two blocks overlap, and everything goes back.
+// Random sizes and orders: no two blocks overlap, and everything is returned.
 template <class Memory> void exercise(Memory& memory, std::uint32_t seed) {
   struct Held { unsigned char* p; std::size_t bytes; unsigned char mark; const void* stream; };
   const int streams[2] = {};
@@ -199,7 +199,7 @@ TEST_CASE("when the system refuses, the cache is emptied and the request tried a
   CachingAllocator allocator(memory);
   void* a = allocator.allocate(2048);
   allocator.deallocate(a, 2048);
-  void* b = allocator.allocate(4096);  // needs the cached block to be given back
+  void* b = allocator.allocate(4096);  // requires the cached block to be freed
   CHECK(b != nullptr);
   const MemoryStats before = allocator.stats();
   CHECK_THROWS_AS(allocator.allocate(64), OutOfMemory);
@@ -208,7 +208,7 @@ TEST_CASE("when the system refuses, the cache is emptied and the request tried a
   CHECK(allocator.stats().allocated == before.allocated);  // a refusal changes nothing
   CHECK(allocator.stats().allocations == before.allocations);
   allocator.deallocate(b, 4096);
-  allocator.deallocate(allocator.allocate(64), 64);  // and it recovers
+  allocator.deallocate(allocator.allocate(64), 64);  // and the allocator recovers
 }
 
 TEST_CASE("a tensor that cannot fit is OutOfMemory or a size error, and names what was asked") {

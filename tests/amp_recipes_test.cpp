@@ -1,5 +1,5 @@
-// The recipes of docs/amp.md, each run here as it stands there: a test holds every code block of the page that begins
-// with "// recipe: NAME" against the lines between the same mark and "// end" in this file.
+// The recipes of docs/amp.md, executed here verbatim: a test compares every code block of the page that begins
+// with "// recipe: NAME" with the lines between the same mark and "// end" in this file.
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -65,8 +65,8 @@ template <class Train> void check_trains(Train&& train) {
   CHECK(loss_of(net) < 0.7 * before);
 }
 
-// The lines between "// recipe: NAME" and "// end" (in this file) or the end of a block (on the page), without the
-// indentation that they have in common.
+// The lines between "// recipe: NAME" and "// end" (in this file) or the end of a code block (on the page), without
+// their common indentation.
 std::string without_indentation(const std::vector<std::string>& lines) {
   std::size_t least = std::string::npos;
   for (const std::string& l : lines)

@@ -1,5 +1,5 @@
-// Autocast: regions, policies, shadows, and how they meet autograd. Test names carry the numbers of the
-// mixed-precision contract they check. The policy of every single operator is checked in op_test.cpp.
+// Autocast: regions, policies, cached casts of weights (shadows), and their interaction with autograd. Test names carry
+// the numbers of the mixed-precision contract that they check. The policy of each operator is checked in op_test.cpp.
 #include <atomic>
 #include <optional>
 #include <thread>

@@ -1,5 +1,5 @@
-// Mixed precision end to end: what products accumulate in, and that training in f16 with the scaler and in
-// bf16 ends where f32 does, on a task whose gradients are too small for f16. Next: tests/amp_test.cpp.
+// Mixed precision end to end: accumulation dtypes of products, and that training in f16 with the scaler and in bf16
+// reaches the same result as f32, on a problem whose gradients underflow in f16. Next: tests/amp_test.cpp.
 #include <cmath>
 #include <optional>
 
@@ -28,7 +28,7 @@ struct Run {
   std::optional<Dtype> region;  // absent: f32
   bool scaler = false;
 };
-// The last loss of a small regression whose loss, and so every gradient, is a million times too small.
+// The final loss of a small regression whose loss, and so every gradient, is scaled down by a million.
 double final_loss(const Run& run, std::uint64_t seed) {
   constexpr double tiny = 1e-6;
   const Tensor x = normal({32, 8}, 10 * seed).to(f32), y = normal({32, 4}, 10 * seed + 1).to(f32);

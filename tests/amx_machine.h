@@ -1,9 +1,8 @@
-// AMX for machines that have none: where an instruction of it is executed, the processor raises SIGILL, and the handler
-// does what the instruction would have done, on tile registers of its own (one set for each thread), then goes on
-// behind it. So what runs is the program's own machine code. What Intel's manual forbids (tiles that were not
-// configured, shapes that do not fit, reserved bits) ends the program with a message.
-// Of Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TILESTORED,
-// TILEZERO, TILERELEASE, TDPBF16PS.
+// Emulates AMX on machines without it: an AMX instruction raises SIGILL there, and the signal handler performs what the
+// instruction would do, on emulated tile registers (one set per thread), then continues after it. So the code that runs
+// is the program's own machine code. Whatever Intel's manual forbids (unconfigured tiles, shapes that do not fit,
+// reserved bits) ends the program with a message. Source: Intel 64 and IA-32 Architectures Software Developer's Manual,
+// volume 2: LDTILECFG, TILELOADD, TILESTORED, TILEZERO, TILERELEASE, TDPBF16PS.
 #pragma once
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -29,7 +28,7 @@ struct Tile {
 inline thread_local std::array<Tile, 8> tiles;
 inline thread_local bool configured = false;
 inline std::atomic<long> products{0}, configurations{0}, releases{0};
-inline std::atomic<bool> broken{false};  // products lose their odd elements
+inline std::atomic<bool> broken{false};  // test of the tests: products drop their odd elements
 
 [[noreturn]] inline void refuse(const char* what) {  // in a signal handler: no streams, no memory
   [[maybe_unused]] auto n = ::write(2, "amx_machine: ", 13);
@@ -63,7 +62,7 @@ inline void load_configuration(const std::uint8_t* p) {
   ++configurations;
 }
 
-// Subnormal numbers are zeros, in and out.
+// Subnormal inputs and results are flushed to zero.
 inline float flushed(float v) { return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0f, v) : v; }
 inline float widened(const std::uint8_t* p) {
   std::uint16_t half = 0;
@@ -90,18 +89,18 @@ inline void add_product(Tile& sums, const Tile& left, const Tile& right) {
   ++products;
 }
 
-// The general register of an instruction's number.
+// The general-purpose register with this number in an instruction.
 inline long long& general(ucontext_t* context, unsigned number) {
   constexpr int order[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
                            REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
   return context->uc_mcontext.gregs[order[number]];
 }
 
-// One instruction; false if it is none of AMX.
+// Executes one instruction; false if it is not AMX.
 inline bool execute(ucontext_t* context) {
   auto& next = context->uc_mcontext.gregs[REG_RIP];
   const auto* at = reinterpret_cast<const std::uint8_t*>(next);
-  // VEX in three bytes, of the map 0F38, W0, 128 bits.
+  // Three-byte VEX prefix, map 0F38, W0, 128 bits.
   if (at[0] != 0xc4 || (at[1] & 0x1f) != 2 || (at[2] & 0x84) != 0) return false;
   const unsigned r = at[1] & 0x80 ? 0 : 8, x = at[1] & 0x40 ? 0 : 8, b = at[1] & 0x20 ? 0 : 8;
   const unsigned third = ~(at[2] >> 3) & 15, prefix = at[2] & 3, code = at[3];
@@ -125,7 +124,7 @@ inline bool execute(ucontext_t* context) {
     return true;
   }
 
-  // An address: base, index and displacement.
+  // Address operand: base, index and displacement.
   long long base = 0, index = 0, displacement = 0;
   bool has_base = true;
   unsigned scale = 0;
@@ -136,7 +135,7 @@ inline bool execute(ucontext_t* context) {
     has_base = low != 5 || mode != 0;
     if (has_base) base = general(context, low + b);
   } else if (rm == 5 && mode == 0) {
-    has_base = false;  // from the next instruction on
+    has_base = false;  // RIP-relative: counts from the next instruction
   } else {
     base = general(context, rm + b);
   }
@@ -169,7 +168,7 @@ inline bool execute(ucontext_t* context) {
   return true;
 }
 
-// Emulates while it lives.
+// Emulates AMX during its lifetime.
 class Machine {
  public:
   Machine() {

@@ -1,4 +1,5 @@
-// AsyncTrainer: micro-batches, the optimizer's thread, and a scaler whose verdicts come late. Statements G44 and G46.
+// AsyncTrainer: micro-batches, the optimizer's thread, and a scaler that learns of overflows late. Statements G44 and
+// G46.
 #include "optim/async_trainer.h"
 
 #include <atomic>
@@ -48,7 +49,7 @@ void check_equal(const Net& a, const Net& b) {
   CHECK(same_bits(a.w1.detach(), b.w1.detach()));
   CHECK(same_bits(a.w2.detach(), b.w2.detach()));
 }
-// What async must give: the gradient of step t is that of the weights before step t - 1.
+// The reference for async training: step t uses the gradient of the weights before step t - 1.
 void train_delayed(Net& net, int steps) {
   optim::Parameters now = net.parameters();
   for (const Tensor& p : now.tensors)  // gradients are summed in f32, as the trainer has it
@@ -388,7 +389,7 @@ TEST_CASE("bad use of AsyncTrainer is an error that says what to do", "[async]")
 
 namespace {
 
-// A scale that overflows above `limit`, with verdicts that come `lag` iterations late, until nothing more happens.
+// A scale that overflows above `limit`, with results reported `lag` iterations late, until it stops changing.
 struct Simulation {
   float scale;
   ScaleCounters counters{};

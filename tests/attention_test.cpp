@@ -1,4 +1,4 @@
-// Fused attention against the composition of products and softmax, which is what f64 runs: results, gradients and
+// Fused attention against the composition of products and softmax, which is what f64 uses: results, gradients and
 // second derivatives, for every instruction set; the same bits for any number of threads.
 #include "autograd/backward.h"
 #include "core/cpu/isa.h"
@@ -16,7 +16,7 @@ struct Case {
   AttentionOptions options;
   Dims mask = {};
   bool boolean_mask = false;
-  bool length_first = false;  // tensors lie as [N, L, H, D]
+  bool length_first = false;  // tensors have the memory layout [N, L, H, D]
 };
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
@@ -48,7 +48,7 @@ Tensor mask_of(const Case& c) {
   const Tensor x = test::random_tensor(c.mask, 9);
   if (!c.boolean_mask) return x;
   Tensor may = x > -0.3;
-  may.select(-2, 0).fill_(0);  // the first query may look at nothing
+  may.select(-2, 0).fill_(0);  // every key of the first query is masked
   return may;
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("fused attention and its gradients agree with the composition in f64, 
         const test::Tolerance tolerance = test::tolerance_for(t, static_cast<double>(keys));
         for (std::size_t k = 0; k < got.size(); ++k) {
           INFO(cpu_backend::name_of(isa) << " " << name_of(t) << " case " << i << " result " << k);
-          // Over several blocks of keys, gradients are made from y as it was rounded.
+          // With several blocks of keys, gradients are computed from the rounded y.
           const bool from_rounded = is_half(t) && keys > 256 && k > 0;
           const double largest = amax(abs(expected[k])).item<double>();
           const test::Tolerance wider{tolerance.rtol, tolerance.atol + tolerance.rtol * largest};

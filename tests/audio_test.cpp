@@ -1,4 +1,4 @@
-// Spectra and sound: stft and istft (nn/stft.h) and the layers of nn/audio.h. Numbers are those of torch.stft,
+// Spectra and audio: stft and istft (nn/stft.h) and the layers of nn/audio.h. Expected numbers come from torch.stft,
 // torch.istft and transformers.audio_utils.mel_filter_bank in f64, on signals made by a formula; the rest are
 // definitions.
 #include <cmath>

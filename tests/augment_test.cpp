@@ -1,5 +1,5 @@
-// What chance may and may not do in the transforms that choose: policies, containers, transforms with a probability.
-// Their pictures are compared with torchvision's in golden_transforms_test.cpp.
+// Randomness in the augmentations that choose: policies, containers, transforms with a probability. Their images are
+// compared with torchvision's in golden_transforms_test.cpp.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -24,7 +24,7 @@ Draws draws(std::uint64_t item = 0) { return Draws(test::seed(), data::Purpose::
 Tensor pictures(std::int64_t count) { return data::synthetic_color_digits(count, 3).images; }
 bool same_picture(const Tensor& a, const Tensor& b, std::int64_t i) { return same_bits(a[i], b[i]); }
 
-// `seen` of `n` trials with chance p: within six standard deviations.
+// Whether `seen` of `n` trials with probability p is within six standard deviations.
 bool as_likely_as(std::int64_t seen, double p, std::int64_t n) {
   const auto trials = static_cast<double>(n);
   return std::abs(static_cast<double>(seen) - p * trials) <= 6 * std::sqrt(p * (1 - p) * trials) + 1e-9;
@@ -111,7 +111,7 @@ TEST_CASE("AutoAugment: operations as often as the pairs and their probabilities
     }
     for (const auto& [what, often] : expected) {
       INFO("operation " << static_cast<int>(what.first) << " with " << what.second);
-      // It may come twice in a picture: the variance is at most that of twice as many trials.
+      // It may occur twice in an image: the variance is at most that of twice as many trials.
       CHECK(as_likely_as(counts.sizes[what], often / 2, 2 * n));
     }
   }
@@ -158,7 +158,7 @@ TEST_CASE("policies change pictures, each by itself, and repeat with their draws
 TEST_CASE("AugMix mixes: a flat picture stays between what its operations make of it") {
   MANTISSA_PRINT_SEED();
   Draws d = draws(6);
-  // At its weakest nothing happens to a flat picture; what is left is that sums are cut off.
+  // The weakest strength leaves a uniform image unchanged, up to truncation of sums.
   Tensor flat = full({300, 3, 8, 8}, 96, {.dtype = u8});
   data::aug_mix_(flat, d, {.severity = 1, .all_ops = false, .fill = 96});
   int as_before = 0;
@@ -368,14 +368,14 @@ TEST_CASE("numbers that are too large, or no numbers, are refused and never used
   const Tensor x = pictures(2);  // [2, 3, 32, 32]
   const std::int64_t huge = INT64_MAX / 2;
   const float inf = INFINITY;
-  // Sums of sizes would wrap around to a small picture.
+  // Without checks the sum of sizes would wrap around to a small image.
   for (const std::int64_t border : {huge, INT64_MAX}) {
     CHECK_THROWS_WITH(data::pad(x, {.left = border, .right = border}), Contains("too wide"));
     CHECK_THROWS_WITH(data::random_crop(x, {.height = 4, .width = 4, .padding = border}, d), Contains("too wide"));
     CHECK_THROWS_WITH(data::random_crop(x, border, d), Contains("too wide"));
     CHECK_THROWS_WITH(data::resize_shorter_side(x, border), Contains("from 1 to 2^31 - 1"));
   }
-  // These would be drawn for ever.
+  // Without checks these would draw for ever.
   Batch b{clone(x), tensor({1, 2})};
   CHECK_THROWS_WITH(data::mixup(b, d, 4, inf), Contains("alpha must be positive"));
   CHECK_THROWS_WITH(data::cutmix(b, d, 4, inf), Contains("alpha must be positive"));

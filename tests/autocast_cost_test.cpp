@@ -1,6 +1,6 @@
-// What autocast costs an operator outside regions: a loop over a small operator, called through apply() or through the
-// same function without its lines on autocast. scripts/autocast_cost.sh runs both under valgrind and compares the
-// instructions.
+// The overhead of autocast outside regions: a loop over a small operator, called through apply() or through the same
+// function without its autocast lines. scripts/autocast_cost.sh runs both under valgrind and compares instruction
+// counts.
 #include <sys/wait.h>
 #include <unistd.h>
 

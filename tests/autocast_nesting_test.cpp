@@ -1,5 +1,5 @@
-// Random nestings of autocast regions against a model that is nothing but a stack: 100,000 regions over devices,
-// dtypes, enabled and cache flags, policies, captured states, exceptions and threads. Next: tests/amp_test.cpp.
+// Random nestings of autocast regions compared with a model that is just a stack: 100,000 regions over devices, dtypes,
+// enabled and cache flags, policies, captured states, exceptions and threads. Next: tests/amp_test.cpp.
 #include <array>
 #include <thread>
 #include <vector>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr Dtype dtypes[] = {f16, bf16, f32};
 
-// What a thread's regions come to, written down independently of the implementation.
+// The expected state of a thread's regions, independent of the implementation.
 struct Model {
   std::array<bool, 2> enabled{};
   std::array<Dtype, 2> dtype{bf16, f16};
@@ -123,7 +123,7 @@ class Walk {
     inside(inner, depth);
   }
 
-  // A thread starts outside, and applies the state of the one that made it or not.
+  // A new thread starts outside any region, and may apply the state of the thread that started it.
   void on_thread(const Model& model, int depth) {
     if (choose(50)) return;
     ++threads;

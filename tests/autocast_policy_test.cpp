@@ -1,5 +1,5 @@
-// Which policy an operator has: beside PyTorch's lists, replaced for a region from code or JSON, explained
-// in a table, and counted. Next: tests/amp_test.cpp for regions and shadows.
+// Operator policies: compared with PyTorch's lists, replaced for a region from code or JSON, explained in a table, and
+// counted. Next: tests/amp_test.cpp for regions and shadows.
 #include <limits>
 #include <thread>
 
@@ -173,7 +173,7 @@ std::vector<Device> devices() {
 }
 }  // namespace
 
-// On a machine without CUDA this holds a region of the CPU against one of all devices; with it, the two devices.
+// Without CUDA this compares a region of the CPU with one of all devices; with CUDA, the two devices.
 TEST_CASE("A30: every device makes the same decisions in regions of one dtype", "[amp]") {
   if (devices().size() == 1) WARN("only the CPU's decisions are held against the table: there is no CUDA device");
   for (Dtype low : {f16, bf16}) {

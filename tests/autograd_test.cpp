@@ -1,6 +1,6 @@
-// The engine: accumulation, graphs kept and freed, higher derivatives, grad(), modes, hooks, version
-// counters, very deep graphs, threads, shadows under autocast. Checkpoint, anomaly mode, gradcheck
-// and users' own operators are in tests/autograd_tools_test.cpp.
+// The autograd engine: accumulation, retained and freed graphs, higher derivatives, grad(), modes, hooks, version
+// counters, very deep graphs, threads, shadows under autocast. Checkpoint, anomaly mode, gradcheck and user-defined
+// operators are in tests/autograd_tools_test.cpp.
 #include <cmath>
 #include <thread>
 

@@ -1,4 +1,4 @@
-// What is built on the engine: checkpoint, anomaly mode, gradcheck, and operators of users.
+// Tools built on the engine: checkpoint, anomaly mode, gradcheck, and user-defined operators.
 #include <cmath>
 
 #include "amp/autocast.h"

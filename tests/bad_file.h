@@ -1,4 +1,5 @@
-// How tests hold a reader against a bad file: one FormatError, in one line, that begins with the path and says why.
+// Checks that a reader rejects a bad file with one FormatError: a single line that begins with the path and gives the
+// reason.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// data/batch_loader.h: batches of any type, in the order and with the numbers of any number of threads; errors;
+// data/batch_loader.h: batches of any type, with the same order and content for any number of threads; errors;
 // resuming.
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-// nn/boxes.h and nn/roi_align.h against torchvision.ops (tests/golden/boxes.py), and what they refuse.
+// nn/boxes.h and nn/roi_align.h compared with torchvision.ops (tests/golden/boxes.py), and their errors.
 #include "nn/boxes.h"
 
 #include <functional>
@@ -104,7 +104,7 @@ TEST_CASE("boxes: gradients agree with differences") {
   const Tensor corner = rand({3, 2}, {.dtype = f64}), a = cat({corner, corner + rand({3, 2}, {.dtype = f64}) + 0.1}, 1),
                b = a.detach() + 0.05 * rand({3, 4}, {.dtype = f64});
   for (Tensor t : {a, b}) t.requires_grad_();
-  // The weight of complete_box_iou takes no part in its gradient: the two without it.
+  // Only the two losses without complete_box_iou's weight, which is treated as a constant in its gradient.
   for (const Loss loss : {nn::generalized_box_iou_loss, nn::distance_box_iou_loss}) {
     gradcheck([&](const std::vector<Tensor>& x) { return loss(x[0], x[1], Reduction::none, 1e-7); }, {a, b});
   }
@@ -121,7 +121,7 @@ TEST_CASE("nms keeps the best box of each heap, and within classes that of each 
   const Tensor classes = tensor({7, -3, 7, 7});
   CHECK(nn::batched_nms(boxes, scores, classes, 0.5).to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 3, 2});
   CHECK(nn::nms(zeros({0, 4}), zeros({0}), 0.5).sizes() == Dims{0});
-  // Boxes without an area overlap nothing, also themselves; NaN is the best score.
+  // Boxes without area overlap nothing, not even themselves; NaN is the best score.
   const Tensor points = cat({box(3, 3, 3, 3), box(3, 3, 3, 3)});
   CHECK(nn::nms(points, tensor({0.25, 0.5}), 0.5).to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 0});
   CHECK(nn::nms(boxes, tensor({0.5, 0.9, 0.1, double(NAN)}), 0.5)[0].item<std::int64_t>() == 3);
@@ -133,7 +133,7 @@ TEST_CASE("boxes: no boxes, halves, integers, regions of autocast") {
   CHECK(nn::complete_box_iou_loss(none, none, Reduction::mean).item() == 0);
   CHECK(nn::masks_to_boxes(zeros({0, 3, 3})).sizes() == Dims{0, 4});
   CHECK(nn::roi_align(ones({1, 2, 5, 5}), {none}, 2).sizes() == Dims{0, 2, 2, 2});
-  // 300 * 300 is beyond f16.
+  // 300 * 300 exceeds f16.
   const Tensor large = box(0, 0, 300, 300), iou = nn::box_iou(large.to(f16), large.to(f16));
   CHECK(iou.dtype() == f32);
   CHECK(iou.item() == 1);

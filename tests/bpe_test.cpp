@@ -1,5 +1,5 @@
 // Tokenizers: pieces, merges, special tokens, files of Hugging Face's libraries (tests/golden/gpt2.py and llama.py made
-// them and wrote down what these libraries give), normal form C, training, and files that are no tokenizer.
+// them and recorded those libraries' results), normal form C, training, and invalid tokenizer files.
 #include "data/bpe.h"
 
 #include <fmt/format.h>

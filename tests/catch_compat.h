@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <string>
 
-// Ends a test case that cannot run here; the reason appears in the output.
+// Ends a test case that cannot run on this machine; the output shows the reason.
 #define MANTISSA_SKIP(message)              \
   do {                                      \
     WARN("skipped: " << message);           \
@@ -22,13 +22,13 @@
 
 namespace mantissa::test {
 
-// The seed of a randomised test: $MANTISSA_TEST_SEED, or a fixed one. Print it with INFO.
+// The seed of a randomized test: $MANTISSA_TEST_SEED, or a fixed one. Print it with INFO.
 inline std::uint64_t seed() {
   const char* text = std::getenv("MANTISSA_TEST_SEED");
   return text ? std::strtoull(text, nullptr, 10) : 20240607;
 }
 
-// The message of the exception that `f` throws, "" when it throws none.
+// The message of the exception that `f` throws, "" if it throws none.
 template <class F> std::string message_of(F&& f) {
   try {
     f();

@@ -1,5 +1,5 @@
-// Images in the order N, H, W, C: every operator gives the values and gradients it gives for contiguous images, and
-// those that promise it keep the layout, so that a network stays in the layout its convolutions chose.
+// Channels-last images: every operator gives the same values and gradients as for contiguous images, and those that
+// promise it keep the layout, so that a network stays in the layout its convolutions chose.
 #include "autograd/hooks.h"
 #include "core/conv.h"
 #include "core/layout.h"

@@ -1,5 +1,5 @@
-// Checkpoints: exact round trips, damage of any kind found before anything is returned, faults while
-// saving, and errors that help with a file of another model.
+// Checkpoints: exact round trips, damage of any kind detected before anything is returned, faults while saving, and
+// helpful errors for a file of another model.
 #include "io/checkpoint.h"
 
 #include <cerrno>

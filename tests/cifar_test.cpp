@@ -1,5 +1,5 @@
-// CIFAR's binary version from a folder and from an archive: bad files (C1 to C3), broken archives, the search,
-// and the real pictures where this machine has them.
+// CIFAR's binary version from a folder and from an archive: bad files (C1 to C3), broken archives, the search order,
+// and the real images if this machine has them.
 #include "data/cifar.h"
 
 #include <sys/stat.h>

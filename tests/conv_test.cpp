@@ -1,5 +1,5 @@
-// Every way to compute a convolution against sums in f64 of the rounded inputs, within the tolerances for convolutions;
-// layouts, threads, and the choice between the ways. ctest runs it on each instruction set.
+// Every convolution algorithm against sums in f64 of the rounded inputs, within the tolerances for convolutions;
+// layouts, threads, and the choice between algorithms. ctest runs it on each instruction set.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -216,7 +216,7 @@ TEST_CASE("a convolution has the same bits for any layout and any number of thre
   set_num_threads(before);
 }
 
-// The library's kernel for this wrote beyond its memory.
+// Regression test: the library's kernel for this case wrote out of bounds.
 TEST_CASE("gradients of one-pixel kernels that skip the last row and column") {
   for (const Dtype t : {f32, bf16}) {
     for (const std::int64_t channels : {1, 3, 12}) {
@@ -305,11 +305,11 @@ TEST_CASE("trials compute results, and their outcome is kept in a file") {
   CHECK(line.find("conv forward f32 n3 c40 o56") != std::string::npos);
   CHECK_FALSE(std::getline(in, line));
 
-  // Another run reads it.
+  // Another run reads the stored choice.
   tuner::use_file(path);
   tuner::set_mode(tuner::Mode::kept);
   CHECK(tuner::kept("conv forward f32 n3 c40 o56 g1 in9 k3 s1 p1 d1 in10 k3 s1 p1 d1").has_value());
-  // A file that is not ours is not read, and not written to.
+  // A file in another format is neither read nor written to.
   for (const char* text : {"not json\n", "{\"machine\": 3}\n", "[1, 2]\n", "{}\n"}) {
     std::ofstream(path) << text;
     tuner::use_file(path);

@@ -1,4 +1,4 @@
-// Tables and metrics: what users bring and what they measure.
+// CSV tables and metrics.
 #include "data/csv.h"
 
 #include <cmath>

@@ -1,5 +1,6 @@
-// add_layer_norm and add_rms_norm: the bits of add followed by the norm, in every dtype, with and without gradients, on
-// the CPU and on a GPU (or the shim); and the norms' gradients, which add what has reached their input on other ways.
+// add_layer_norm and add_rms_norm: bitwise equal to add followed by the norm, in every dtype, with and without
+// gradients, on the CPU and on a GPU (or the shim); and the norms' gradients, which are added to those that reached
+// their input by other paths.
 #include <cstdio>
 
 #include "core/accelerator.h"
@@ -73,7 +74,7 @@ void compare(Device device, const Dims& sizes, Dtype first, Dtype second, bool a
     const std::vector<Tensor> ga = one.gradients(), gb = two.gradients();
     for (std::size_t i = 0; i < ga.size(); ++i) CHECK(same(ga[i], gb[i]));
     if (used != Used::both) continue;
-    // One pass, and the bits of a gradient that is stored and then added.
+    // One pass, with the bits of a gradient that is stored and then added.
     const Tensor sum = two.x.detach() + two.delta.detach(), leaf = sum.detach().requires_grad_();
     const Tensor dx = grad(std::vector<Tensor>{two.norm(leaf, centred)}, std::vector<Tensor>{leaf},
                            std::vector<Tensor>{h}, {})[0];
@@ -128,8 +129,8 @@ TEST_CASE("with a bias alone, over several dimensions, and of tensors that are n
   }
 }
 
-// x in f32 and delta the bf16 result of a layer, in a region: what add_layer_norm or add_rms_norm makes of them, or the
-// operators apart, with a cast of y.
+// x in f32 and delta the bf16 result of a layer, in a region: add_layer_norm or add_rms_norm, or the separate operators
+// with a cast of y.
 struct InRegion {
   Inputs in;
   Tensor delta;
@@ -184,7 +185,7 @@ TEST_CASE("delta's gradient in halves is that of the sum, whoever looks at or re
       InRegion one(device, {6, 32}, true), two(device, {6, 32}, true);
       const SumAndNorm a = one.run(true, true), b = two.run(false, true);
       for (const SumAndNorm& r : {a, b}) {
-        // A pass that ends at the sum, and one that begins there: the gradient of the norm is not part of that.
+        // A backward pass that ends at the sum, then one that begins there, without the norm's gradient.
         using List = std::vector<Tensor>;
         (void)grad(List{r.y}, List{r.sum}, List{h}, {.retain_graph = true});
         backward(r.sum, g, {.retain_graph = true});
@@ -192,7 +193,7 @@ TEST_CASE("delta's gradient in halves is that of the sum, whoever looks at or re
         backward(std::vector<Tensor>{r.sum, r.y}, std::vector<Tensor>{g, h}, {.retain_graph = true});
       }
       for (std::size_t i = 0; i < 4; ++i) CHECK(same(one.in.gradients()[i], two.in.gradients()[i]));
-      // Recorded: the rules are those of the operators.
+      // With create_graph the rules are those of the operators.
       const auto second = [&](const InRegion& r, const SumAndNorm& s) {
         const Tensor d = grad(std::vector<Tensor>{s.y}, std::vector<Tensor>{r.in.delta}, std::vector<Tensor>{h},
                               {.create_graph = true})[0];
@@ -288,7 +289,7 @@ TEST_CASE("what has arrived at a norm's input belongs to others, too: a hook, th
     CHECK(same(g, kept));
     CHECK(same(seen, copy));
     CHECK(same(x.grad(), seen));
-    // A gradient of another dtype is added as before: here of a number of f64 beside f32.
+    // A gradient of another dtype is added separately, as before: here from an f64 scalar beside f32.
     const Tensor leaf = randn({6, 32}).to(device).requires_grad_(), n = layer_norm(leaf, {32});
     (sum(n * g) + sum(leaf.to(f64))).backward();
     const Tensor alone = grad(sum(layer_norm(leaf, {32}) * g), {leaf})[0];
@@ -359,7 +360,7 @@ TEST_CASE("on a GPU a residual in f32 and layers in bf16 need no cast of an acti
     return std::map<std::string, int>(counter.launches);
   };
   auto one = count(true), two = count(false);
-  // Those left are of the test: delta to bf16 and its gradient back, and two gradients filled with ones.
+  // The remaining launches belong to the test: delta to bf16 and its gradient back, and two gradients filled with ones.
   CHECK(one["copy"] == 4);
   CHECK(two["copy"] == 7);
 }

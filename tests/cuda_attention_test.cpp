@@ -1,6 +1,5 @@
-// Fused attention (cuda/attention.h) on the machine the tests run on: a GPU or the CPU shim. Results and gradients
-// against products and softmax in f64 on the CPU from the same rounded inputs, for every dtype, width of heads, mask
-// and tail.
+// Fused attention (cuda/attention.h) on a GPU or the CPU shim. Results and gradients are compared with products and
+// softmax in f64 on the CPU from the same rounded inputs, for every dtype, head size, mask and tail.
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -41,7 +40,7 @@ AttentionRows rows_of(const Tensor& t) {
 }
 std::vector<double> numbers(const Tensor& t) { return contiguous(cast(t.to(cpu), f64)).to_vector<double>(); }
 
-// Largest difference as a share of the largest value expected; NaN where only one has it.
+// The largest difference relative to the largest expected value; NaN where only one has it.
 double difference(const Tensor& got, const Tensor& expected) {
   const std::vector<double> x = numbers(got), y = numbers(expected);
   double worst = 0, largest = 1e-30;
@@ -54,7 +53,7 @@ double difference(const Tensor& got, const Tensor& expected) {
   return x.size() == y.size() ? worst : 1e30;
 }
 
-// The most by which an element is further from its exact value than rounding explains, as a share of the largest one.
+// The largest error of an element beyond what rounding explains, relative to the largest one.
 double beyond_rounding(const Tensor& got, const Tensor& exact) {
   const std::vector<double> x = numbers(got), y = numbers(exact);
   const int digits = got.dtype() == f16 ? 11 : 8, smallest = got.dtype() == f16 ? -13 : -125;
@@ -104,7 +103,7 @@ Result run(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, con
   return r;
 }
 
-// In f64, spelled out.
+// The definition, in f64.
 Result expected_of(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                    const Tensor& g) {
   const Tensor x = cast(q, f64).requires_grad_(), y = cast(k, f64).requires_grad_(), z = cast(v, f64).requires_grad_();
@@ -175,7 +174,7 @@ TEST_CASE("fused attention agrees with f64 in every dtype, width of heads and ma
   const Case cases[] = {
       {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 5, .keys = 7, .width = 8, .v_width = 8},
       {.queries = 70, .keys = 131, .width = 16, .v_width = 24, .mask = Mask::causal},
-      // rows of odd length, which cannot be copied in pieces of 16 bytes
+      // rows of odd length, which cannot be copied 16 bytes at a time
       {.queries = 131, .keys = 70, .width = 40, .v_width = 33, .mask = Mask::causal, .transposed = true},
       {.batch = 2, .heads = 4, .kv_heads = 2, .queries = 33, .keys = 66, .width = 64, .v_width = 64,
        .mask = Mask::boolean_rows},
@@ -201,7 +200,7 @@ TEST_CASE("without autocast's leave to round, attention of halves is that of f32
       {.queries = 17, .keys = 40, .width = 256, .v_width = 130, .mask = Mask::boolean_rows},
       {.queries = 33, .keys = 50, .width = 16, .v_width = 16, .dropout = 0.3},
       {.queries = 40, .keys = 200, .width = 8, .v_width = 8, .size = 30},
-      // gradients beyond what f16 can hold between the products, and close to nothing
+      // gradients that overflow f16 between the products, and some that are nearly zero
       {.queries = 20, .keys = 33, .width = 16, .v_width = 16, .mask = Mask::causal, .gradient_size = 4000},
       {.queries = 20, .keys = 33, .width = 16, .v_width = 16, .mask = Mask::causal, .gradient_size = 1e-5},
   };
@@ -237,7 +236,7 @@ TEST_CASE("a query that may look at nothing gets zeros, and NaN stays where it b
 
 namespace {
 
-// scaled_dot_product_attention, and the gradients of its inputs, on one device.
+// scaled_dot_product_attention and the gradients of its inputs, on one device.
 struct Call {
   double dropout = 0;
   bool causal = false, grouped = false, autocast = false;
@@ -266,7 +265,7 @@ TEST_CASE("scaled_dot_product_attention of halves: packed heads, groups, masks, 
   for (const Dtype dtype : {f16, bf16}) {
     for (const std::int64_t kv_heads : {heads, std::int64_t{2}}) {
       manual_seed(4);
-      // one product gives the heads of q, k and v side by side: they are looked at where they lie
+      // one product gives the heads of q, k and v side by side: they are read without a copy
       const Tensor packed = cast(randn({batch, length, (heads + 2 * kv_heads) * width}), dtype);
       const Tensor g = cast(randn({batch, heads, length, width}), dtype);
       const auto part = [&](const Tensor& of, std::int64_t first, std::int64_t count) {

@@ -1,4 +1,4 @@
-// A captured step against the same step run as it is: bit for bit, with mixed precision, dropout, clipping, overflows
+// A captured step compared bitwise with the same step run eagerly, with mixed precision, dropout, clipping, overflows
 // and a learning rate that changes between calls.
 #include <cmath>
 #include <functional>
@@ -241,7 +241,7 @@ TEST_CASE("what another thread does on the device while a step is recorded happe
       const NoGrad no_grad;
       total.add_(ones({4}, {.device = cuda}));
       seen.push_back((total + full({4}, 0.5).to(cuda)).to(cpu).to_vector<float>());
-      // Tables that are made when they are first wanted wait for the device.
+      // Tables that are created on first use wait for the device.
       const Tensor row = rotary_embedding(pad(ones({1, 4, 6}, {.device = cuda}), {length, length}, "reflect"), 0, 7);
       widths.push_back(row.to(cpu).size(-1));
       ++length;

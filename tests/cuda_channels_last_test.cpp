@@ -1,5 +1,5 @@
-// Channels-last images on the CUDA device: every operator gives what f64 on the CPU gives for contiguous ones, and
-// those that promise it keep the layout, forward and backward.
+// Channels-last images on the CUDA device: every operator agrees with f64 on the CPU for contiguous ones, and those
+// that promise it keep the layout, forward and backward.
 #include "autograd/hooks.h"
 #include "core/accelerator.h"
 #include "core/layout.h"

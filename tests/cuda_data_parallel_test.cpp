@@ -1,4 +1,4 @@
-// Two processes that train one net on a GPU each (or on the same): gradients go through host memory.
+// Two processes that train one model, each on its own GPU (or on a shared one): gradients go through host memory.
 #include <sys/wait.h>
 #include <unistd.h>
 

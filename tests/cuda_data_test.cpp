@@ -1,4 +1,4 @@
-// Data sets that live on the device: the batches of a pipeline have the same bits there as on the CPU.
+// Data sets in device memory: a pipeline gives the same bits there as on the CPU.
 #include <string_view>
 
 #include "core/accelerator.h"

@@ -1,5 +1,5 @@
-// Distributions on every device compute what they do on the CPU: results and gradients of the golden cases in f32, and
-// draws of each kind.
+// Distributions give the same results on every device as on the CPU: results and gradients of the golden cases in f32,
+// and samples of each kind.
 #include "autograd/backward.h"
 #include "tests/devices.h"
 #include "tests/golden/distributions.h"

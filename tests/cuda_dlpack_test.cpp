@@ -1,5 +1,5 @@
-// core/dlpack.h: memory is shared, lives as long as somebody sees it and is given back once; the layout is that of the
-// published structs; what no tensor is, is refused and stays its owner's.
+// core/dlpack.h: memory is shared, lives as long as it is referenced and is released once; the layout is that of the
+// published structs; objects that are not valid tensors are refused and stay with their owner.
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -17,7 +17,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// What another library would give away: counts how often it was asked to take it back.
+// A tensor exported by another library: counts how often its deleter is called.
 template <class Managed> struct Theirs {
   std::vector<float> data{1, 2, 3, 4, 5, 6};
   std::vector<std::int64_t> shape{2, 3}, strides{3, 1};

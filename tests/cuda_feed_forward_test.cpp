@@ -1,5 +1,5 @@
-// feed_forward: the bits of two linear layers with an activation between them, results and gradients, in every dtype,
-// on the CPU and on a GPU (or the shim); second derivatives; and how many kernels its backward takes.
+// feed_forward: bitwise equal to two linear layers with an activation between them, results and gradients, in every
+// dtype, on the CPU and on a GPU (or the shim); second derivatives; and the number of kernels in its backward.
 #include "core/accelerator.h"
 #include "core/fused_ops.h"
 #include "cuda/launches.h"
@@ -27,7 +27,7 @@ std::vector<Device> devices() {
   return {cpu};  // on a GPU the tuner may take another product for the one than for the other
 }
 
-// x, weight1, bias1, weight2, bias2, of which those in `wanted` want a gradient.
+// x, weight1, bias1, weight2, bias2, of which those in `wanted` require a gradient.
 struct Inputs {
   Tensors t;
   Inputs(Device device, Dtype dtype, const Dims& sizes, bool has_bias, int wanted = 31) {
@@ -132,7 +132,7 @@ TEST_CASE("feed_forward has second derivatives, through both layers") {
         return grad(std::span<const Tensor>(&total, 1), in.t, {}, {});
       };
       const Tensors p = second(one, one.fused(a)), q = second(two, two.apart(a));
-      // Sums are in another order.
+      // The sums have another order.
       for (std::size_t i = 0; i < p.size(); ++i) CHECK(allclose(p[i].to(cpu), q[i].to(cpu), 1e-12, 1e-9));
     }
   }

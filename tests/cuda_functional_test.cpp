@@ -1,5 +1,5 @@
-// jacobian, hessian and their products with vectors: against matrices known in closed form, against each other, on
-// every device; shapes and messages.
+// jacobian, hessian and their products with vectors: compared with matrices known in closed form and with each other,
+// on every device; shapes and messages.
 #include <cmath>
 
 #include "autograd/backward.h"
@@ -74,7 +74,7 @@ TEST_CASE("nothing outside is touched, and the results are constants unless crea
   const auto g = grad(sum(j), {w, x});
   CHECK(difference(g[0], 2.0 * x.detach(), tight) == "");
   CHECK(difference(g[1], 2.0 * w.detach(), tight) == "");
-  // An input that the function refers to besides is constant there.
+  // An input that the function also captures is constant in that use.
   CHECK(difference(jacobian([&](const Tensor& t) { return t * x; }, x, {.create_graph = true}), diag(x.detach()),
                    tight) == "");
   gradcheck([&](const Tensors& in) { return jacobian(f, in[0], {.create_graph = true}); }, {x});

@@ -1,6 +1,6 @@
-// jit::fuse on the CUDA device against the same functions on the CPU in f64: results and gradients, every dtype,
-// broadcasting and strides, inside a captured step. Under the CPU shim the C++ compiler compiles what NVRTC does on a
-// GPU.
+// jit::fuse on the CUDA device compared with the same functions on the CPU in f64: results and gradients, every dtype,
+// broadcasting and strides, inside a captured step. Under the CPU shim the C++ compiler compiles the code that NVRTC
+// compiles for a GPU.
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "jit/capture.h"
@@ -12,7 +12,7 @@ using namespace mantissa::test;
 
 namespace {
 
-// y and the gradients of what is floating.
+// y and the gradients of floating inputs.
 std::vector<Tensor> run(const FusedCase& c, const jit::ElementwiseFunction& f, const std::vector<Tensor>& values,
                         bool strided) {
   std::vector<Tensor> leaves, x;

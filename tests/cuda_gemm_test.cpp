@@ -1,5 +1,5 @@
-// Our products (amp/kernels/gemm_mma.cuh, gemm_sm90.cu, cuda/gemm_plain.cu) on the machine the tests run on: a GPU or
-// the CPU shim. Every layout, dtype, epilogue, tail and split is held against a product in f64 of the same inputs.
+// Our matrix products (amp/kernels/gemm_mma.cuh, gemm_sm90.cu, cuda/gemm_plain.cu) on a GPU or the CPU shim. Every
+// layout, dtype, epilogue, tail and split is compared with a product in f64 of the same inputs.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -54,7 +54,7 @@ std::string describe(const Case& c) {
                                                   : "");
 }
 
-// Into c, the product by the way of the case.
+// Computes the product into c with the case's implementation.
 bool run_way(const Case& c, const Gemm& g, const Tensor& partial) {
   switch (c.way) {
     case Way::mma: return tensor_core::run_mma(g, c.tile, c.parts, static_cast<float*>(partial.view().data));
@@ -66,7 +66,7 @@ bool run_way(const Case& c, const Gemm& g, const Tensor& partial) {
   return false;
 }
 
-// What a lane, a chunk or a row computes wrongly shows as an error far above rounding.
+// An error in a lane, chunk or row shows as a difference far above rounding.
 void run(const Case& c) {
   INFO(describe(c));
   manual_seed(7);
@@ -103,8 +103,8 @@ void run(const Case& c) {
   if (c.accumulate) want = want + cast(before, f64);
   const double unit = c.out == f16 ? 0x1p-11 : c.out == bf16 ? 0x1p-8 : 0;
   const double finer = c.in == f64 ? 0x1p-29 : 1;
-  // A Tensor Core cuts off what it adds to a sum instead of rounding it, so errors grow with k and not with its root.
-  // The bounds for sums of k products in f32 allow that; operands are normal numbers, whose largest exceed 4.
+  // Tensor Cores truncate instead of round when they accumulate, so errors grow with k and not with its square root.
+  // The bounds for sums of k products in f32 allow that; operands are normally distributed, with the largest above 4.
   const double root = std::sqrt(static_cast<double>(c.k));
 #if defined(MANTISSA_CUDA_SHIM)
   const double absolute = root * 0x1p-19 * finer, relative = 0;
@@ -136,7 +136,7 @@ void run(const Case& c) {
   if (c.activation == Activation::gelu) want = gelu(cast(cast(want, c.out), f64));
   if (c.activation == Activation::gelu_tanh) want = gelu(cast(cast(want, c.out), f64), "tanh");
   if (c.out == f32 || c.activation == Activation::none || c.activation == Activation::relu) compare(dc, want);
-  // A gelu of halves is that of the rounded product, to the bit.
+  // gelu of f16 or bf16 is applied to the rounded product, bitwise.
   else if (c.before) CHECK(equal(dc.to(cpu), gelu(dz, c.activation == Activation::gelu ? "none" : "tanh").to(cpu)));
   if (c.sums) compare(dsums, sum(wa, {-1}));
 }
@@ -204,13 +204,13 @@ TEST_CASE("a product without Tensor Cores agrees with f64 in every layout and ta
 
 namespace {
 
-// The ways that a Hopper GPU has, in every layout, dtype and tail, with what follows a product.
+// The implementations for a Hopper GPU, in every layout, dtype and tail, with all epilogues.
 void run_all_on_hopper(const std::vector<Way>& ways) {
   if (!cuda_is_available() || cuda_backend::compute_capability() != 90) {
     WARN("no Hopper GPU and no shim: not tested");
     return;
   }
-// Under the shim there is no cuBLASLt, and one step of 64 for each stage of the ring and two more has to do.
+// The shim has no cuBLASLt, and two steps of 64 more than the ring has stages are enough there.
 #if defined(MANTISSA_CUDA_SHIM)
   const Case deep{.m = 136, .n = 264, .k = 376, .skew = 8}, wide{.m = 264, .n = 392, .k = 72};
 #else
@@ -301,7 +301,7 @@ TEST_CASE("[A51] a sum of 4096 ones is exact in f16: it is summed in f32") {
   for (const float v : cast(matmul(a, b).to(cpu), f32).to_vector<float>()) CHECK(v == 4096.0f);
 }
 
-// The last case: where it hangs and those above do not, scripts/gpu.sh leaves out pairs alone.
+// The last case: if it hangs and those above do not, scripts/gpu.sh excludes only the paired kernels.
 TEST_CASE("the products of pairs of Hopper's blocks agree with f64 in every layout, dtype and tail") {
   run_all_on_hopper({Way::hopper_pair});
 }

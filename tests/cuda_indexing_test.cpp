@@ -1,5 +1,5 @@
-// Writing by index into a tensor itself (core/indexing.h). What index and index_put compute is compared with PyTorch's
-// in tests/golden/ops_more.h; here index_put_ is held to index_put, on every device.
+// In-place writes by index (core/indexing.h). index and index_put are compared with PyTorch in tests/golden/ops_more.h;
+// here index_put_ is compared with index_put, on every device.
 #include "core/indexing.h"
 
 #include <initializer_list>
@@ -17,7 +17,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Into x as it lies, and into its transpose, every second column and the middle of something larger.
+// Into x itself, its transpose, every second column, and the middle of a larger tensor.
 std::vector<Tensor> layouts_of(const Tensor& x) {
   Tensor turned = x.transpose(0, -1).contiguous().transpose(0, -1);
   Tensor wide = full({x.size(0), x.size(1), 2 * x.size(2) + 1}, 7, {.dtype = x.dtype(), .device = x.device()});

@@ -1,5 +1,5 @@
-// Backward writes over memory whose last owner it is (autograd/last_owner.h), on the CPU and on the CUDA device: the
-// same bits as when everything is kept, nothing that anybody can see changes, and the bytes that this saves.
+// Backward overwrites memory that nothing else references (autograd/last_owner.h), on the CPU and on the CUDA device:
+// the same bits as without this, no visible tensor changes, and the number of bytes that it saves.
 #include <functional>
 
 #include "amp/autocast.h"
@@ -31,7 +31,7 @@ Tensor labels_on(Device d) {
   for (std::int64_t r = 0; r < rows; ++r) label[static_cast<std::size_t>(r)] = r * 37 % classes;
   return from_data(label, {rows}).to(d);
 }
-// The most bytes that f takes beyond what is in use before.
+// The peak memory of f beyond what is in use before.
 std::int64_t peak_of(Device d, const std::function<void()>& f) {
   reset_peak_memory_stats(d);
   const std::int64_t before = memory_stats(d).allocated;
@@ -43,7 +43,7 @@ struct Differentiated {
   Tensors gradients;
   std::vector<std::pair<Tensor, Tensor>> seen;  // what was held, and its values before backward
 };
-// The gradients of a sample whose inputs and results are held by somebody else, or by the graph alone.
+// The gradients of a sample whose inputs and results are referenced elsewhere, or only by the graph.
 Differentiated differentiate(const OpInfo& op, const Sample& s, const Tensors& x, bool held) {
   Differentiated found;
   Tensors inner, roots;
@@ -106,7 +106,7 @@ TEST_CASE("the gradient of cross_entropy takes the place of logits that nobody e
       CHECK(peak_of(d, [&] { alone.backward(); }) <= bytes + slack);
       CHECK(same(x.grad(), expected));
       x.set_grad({});
-      // As language models have it; a view that somebody holds protects the whole.
+      // As in language models; a view that is still referenced protects the whole tensor.
       Tensor shaped = reshape(x * 1.0, {2, rows / 2, classes});
       Tensor loss = cross_entropy(flatten(shaped, 0, 1), labels);
       shaped = {};
@@ -121,7 +121,7 @@ TEST_CASE("the gradient of cross_entropy takes the place of logits that nobody e
       CHECK(same(x.grad(), expected));
       CHECK(same(corner, corner_before));
       x.set_grad({});
-      // A graph that is kept keeps its logits.
+      // A retained graph keeps its logits.
       loss = cross_entropy(x * 1.0, labels);
       loss.backward({}, true);
       loss.backward({}, true);
@@ -159,7 +159,7 @@ TEST_CASE("autocast leaves logits in half precision: cross_entropy reads them as
         CHECK(x.grad().dtype() == half);
         CHECK(same(x.grad(), gradient));
         x.set_grad({});
-        // Twice differentiated, as if it had been cast.
+        // Differentiated twice, as if it had been cast.
         const auto twice = [&](const std::function<Tensor()>& f) {
           const Tensor g = grad(f(), {x}, {.create_graph = true})[0];
           return grad(sum(cast(g, f32) * cast(g, f32)), {x})[0];
@@ -217,7 +217,7 @@ TEST_CASE("gradients that hooks, the user or other nodes hold are not written ov
     Tensor h = x * 2.0;
     const Tensors g = grad(Tensors{sum(gelu(tanh(h)))}, Tensors{h, x});
     CHECK(same(g[1], g[0] * 2.0));
-    // A checkpoint computes again what was written over.
+    // A checkpoint recomputes what was overwritten.
     const auto block = [](const Tensors& in) { return gelu(tanh(gelu(in[0]))); };
     x.set_grad({});
     sum(block({x * 2.0})).backward();
@@ -225,7 +225,7 @@ TEST_CASE("gradients that hooks, the user or other nodes hold are not written ov
     x.set_grad({});
     sum(checkpoint(block, {x * 2.0})).backward();
     CHECK(same(x.grad(), direct));
-    // Anomaly mode sees the same.
+    // Anomaly mode sees the same values.
     x.set_grad({});
     const AnomalyMode watching;
     sum(block({x * 2.0})).backward();

@@ -1,5 +1,6 @@
-// Systems of equations and singular values on every device: the equations hold for many sizes, for matrices that need
-// pivots, are singular, repeat singular values or lack rank. Values and gradients: golden_ops_test.cpp, op_test.cpp.
+// Linear systems and singular values on every device: the defining equations hold for many sizes, for matrices that
+// need pivoting, are singular, have repeated singular values or are rank-deficient. Values and gradients:
+// golden_ops_test.cpp, op_test.cpp.
 #include <cmath>
 
 #include "core/ops_matrix.h"
@@ -15,7 +16,7 @@ namespace {
 double worst(const Tensor& x) { return x.numel() == 0 ? 0 : max(abs(x)).item<double>(); }
 Tensor identity(std::int64_t n, const Tensor& like) { return eye(n, {.dtype = like.dtype(), .device = like.device()}); }
 
-// Sizes that fit, falling values, vectors that are orthonormal as far as the rank, and the product is a.
+// Correct shapes, descending values, vectors orthonormal up to the rank, and a product equal to a.
 void check_svd(const Tensor& a, std::int64_t rank, double tolerance) {
   const SvdResult r = svd(a);
   const Tensor vh = slice(r.vh, -2, 0, rank), u = slice(r.u, -1, 0, rank);

@@ -1,5 +1,5 @@
-// nn::LinearAct and linear(..., activation): the bits of a linear layer followed by its activation, in every dtype, in
-// autocast, with and without gradients, on the CPU and on a GPU (or the shim).
+// nn::LinearAct and linear(..., activation): bitwise equal to a linear layer followed by its activation, in every
+// dtype, under autocast, with and without gradients, on the CPU and on a GPU (or the shim).
 #include "core/accelerator.h"
 #include "core/fused_ops.h"
 #include "cuda/launches.h"

@@ -1,6 +1,7 @@
-// linear_cross_entropy against linear and cross_entropy: accuracy in halves, rare classes under a loss scaler, memory,
-// what is computed for whom, captured steps; on the CPU and on a GPU (or the shim). Shapes, options and f64 gradients
-// are the registry's (ops/linear_cross_entropy.cpp) and PyTorch's (tests/golden/ops_loss.h).
+// linear_cross_entropy compared with linear and cross_entropy: accuracy in f16 and bf16, rare classes under a loss
+// scaler, memory, which gradients are computed, captured steps; on the CPU and on a GPU (or the shim). Shapes, options
+// and f64 gradients are covered by the registry's samples (ops/linear_cross_entropy.cpp) and by PyTorch's numbers
+// (tests/golden/ops_loss.h).
 #include "core/linear_cross_entropy.h"
 
 #include "core/accelerator.h"
@@ -73,7 +74,7 @@ TEST_CASE("gradients of linear_cross_entropy are as near to f64 as those of the 
 
 TEST_CASE("in f16 under a loss scaler no class is too rare for linear_cross_entropy") {
   for (const Device device : devices()) {
-    // One likely class; each other has a probability of 2.5e-8, and all of them pull x the same way.
+    // One likely class; every other has a probability of 2.5e-8, and all of them push x in the same direction.
     const std::int64_t rows = 32, in = 16, classes = 2048;
     Tensor logits = full({classes}, -18.5);
     logits.data<float>()[0] = 0;
@@ -126,8 +127,8 @@ TEST_CASE("linear_cross_entropy holds the logits of one chunk, not of all rows")
       const std::int64_t one = peak_of([&] { return fused(i, {.batch_chunk_size = chunk}); });
       const std::int64_t two = peak_of([&] { return apart(i); });
       const std::int64_t logits = rows * classes * (half ? 2 : 4);
-      // A chunk of logits, gradients of weight, x and bias in f32 and once more in the dtype of the operands, copies of
-      // operands in halves, and what products pack.
+      // A chunk of logits; gradients of weight, x and bias in f32 and again in the operands' dtype; copies of operands
+      // in 16 bits; and packed operands of products.
       const std::int64_t kept =
           chunk * classes * (half ? 2 : 4) + 4 * (classes * in * 4) + 3 * (rows * in * 4) + mib / 4;
       INFO("peak " << one << ", of the two operators " << two << ", all logits " << logits);

@@ -1,5 +1,5 @@
-// Memory that really runs out: on a GPU this fills the device, on the CPU shim its 1 GiB. After the error
-// everything that was allocated is intact, and what is given back can be used again.
+// Real memory exhaustion: on a GPU this fills the device, on the CPU shim its 1 GiB. After the error everything that
+// was allocated is intact, and freed memory can be reused.
 #include <vector>
 
 #include "core/allocator.h"

@@ -1,5 +1,5 @@
-// What changes or reads a whole module: parametrizations, parameters as a vector, fusing of batch norms, running
-// statistics for averaged weights. Numbers of weight and spectral norm are compared with PyTorch's in
+// Functions that modify or read a whole module: parametrizations, parameters as a vector, fusion of batch norms,
+// running statistics for averaged weights. Weight and spectral norm are compared with PyTorch in
 // golden_modules_test.cpp.
 #include <cmath>
 
@@ -32,7 +32,7 @@ std::vector<std::string> names_of(const nn::NamedTensors& named) {
 }
 using Names = std::vector<std::string>;
 
-// A parametrization as a user writes it.
+// A user-defined parametrization.
 struct Symmetric {
   explicit Symmetric(const Tensor& weight) : original(weight) {}
   nn::Param original;

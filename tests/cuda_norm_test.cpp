@@ -1,6 +1,6 @@
-// Norms of rows of every length on the CUDA device, against f64 on the CPU: rows of a warp and of a block, held in
-// registers and read again, of whole packs and of single elements. The samples of the registry (cuda_registry_test) are
-// short.
+// Norms of rows of every length on the CUDA device, compared with f64 on the CPU: rows handled by a warp or a block,
+// held in registers or read again, in whole packs or single elements. (The registry's samples in cuda_registry_test are
+// short.)
 #include <functional>
 
 #include "core/accelerator.h"
@@ -27,7 +27,7 @@ Tensors differentiated(const Norm& norm, const Tensors& inputs, Device device, D
 void compare(const Norm& norm, const Dims& sizes, const Dims& parameter, std::initializer_list<Dtype> dtypes) {
   for (const Dtype dtype : dtypes) {
     INFO(concat(dtype, sizes));
-    // A mean far from zero: statistics must not lose its digits.
+    // A mean far from zero, which must not cost the statistics precision.
     const Tensors inputs{cast(random_tensor(sizes, 1) + 3.0, dtype), cast(random_tensor(parameter, 2), dtype),
                          cast(random_tensor(parameter, 3), dtype)};
     const Tensors found = differentiated(norm, inputs, cuda, dtype), expected = differentiated(norm, inputs, cpu, f64);

@@ -1,5 +1,5 @@
-// nn::OnnxModel on every device: what a file computes on the host (shapes, conditions, tables of indices) meets what
-// lies on the device, results are those of the CPU, and it trains there.
+// nn::OnnxModel on every device: values that a model computes on the host (shapes, conditions, index tables) are
+// combined with tensors on the device, results equal those of the CPU, and it can be trained there.
 #include "mantissa.h"
 #include "tests/devices.h"
 #include "tests/onnx_writer.h"
@@ -65,7 +65,7 @@ TEST_CASE("a net from a file gives the CPU's results on every device, and trains
 }
 
 TEST_CASE("shapes, indices and conditions of a file meet tensors on every device") {
-  // y = x[rows] * n + k for rows and k of the file, n the size of x, where the sum of x is above 0; else x
+  // y = x[rows] * n + k with rows and k from the file and n the size of x, if the sum of x is above 0; otherwise x
   const std::string yes = node("Gather", {"x", "rows"}, {"g"}) + node("Mul", {"g", "n"}, {"m"}) +
                           node("Add", {"m", "k"}, {"a"}) + output("a");
   const std::string no = node("Identity", {"x"}, {"b"}) + output("b");

@@ -1,5 +1,5 @@
-// Training on the device against training on the CPU: every optimizer, the loss scaler with overflows, clipping, and
-// the promise that a step reads nothing back to the host.
+// Training on the device compared with training on the CPU: every optimizer, the loss scaler with overflows, clipping,
+// and the guarantee that a step reads nothing back to the host.
 #include <cmath>
 #include <functional>
 #include <memory>

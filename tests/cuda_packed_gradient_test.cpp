@@ -1,6 +1,6 @@
-// Gradients of query, key and value that are cut from one tensor: attention writes them into their places in that
-// tensor's gradient (gradients_in_place in autograd/part.h), to the bits of gradients that are written apart and copied
-// there, whoever else uses, watches or replaces them. On the CPU and on a GPU (or the shim).
+// Gradients of query, key and value that are slices of one tensor: attention writes them directly into that tensor's
+// gradient (gradients_in_place in autograd/part.h), bitwise equal to gradients written separately and copied there,
+// whatever else uses, hooks or replaces them. On the CPU and on a GPU (or the shim).
 #include <functional>
 
 #include "core/accelerator.h"
@@ -27,8 +27,8 @@ Parts cut(const Tensor& all, std::int64_t kv_heads = heads) {
   return {narrow(all, 2, 0, channels), narrow(all, 2, channels, kv), narrow(all, 2, channels + kv, kv)};
 }
 
-// What is computed from a packed tensor [batch, length, columns]. `apart`: attention reads copies, and so its gradients
-// are written apart.
+// A computation from a packed tensor [batch, length, columns]. `apart`: attention reads copies, so its gradients are
+// written separately.
 struct Case {
   const char* name;
   std::int64_t columns;
@@ -101,7 +101,7 @@ const Case cases[] = {
 };
 
 struct Found { Tensor gradient, again; };
-// hook: 0 none, 1 keeps what it sees, 2 replaces it.
+// hook: 0 none, 1 keeps the gradient it sees, 2 replaces it.
 Found gradients(const Case& c, Device device, Dtype dtype, bool apart, int hook) {
   manual_seed(7);
   const Tensor x = randn({batch, length, c.columns}).to(dtype).to(device).requires_grad_(), all = x * 1.0;

@@ -1,4 +1,4 @@
-// A profile on the device: operators have device times inside the whole, a captured step's replay is one range.
+// Profiles on the device: operators have device times within the total; a captured step's replay is one range.
 #include <map>
 
 #include "mantissa.h"

@@ -1,5 +1,5 @@
-// poisson and binomial: means, variances and whole distributions against the exact probabilities, on either side of
-// where the way of drawing changes, on every device.
+// poisson and binomial: means, variances and whole distributions compared with the exact probabilities, on both sides
+// of the threshold between sampling algorithms, on every device.
 #include <algorithm>
 #include <cmath>
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t draws = 20000;
 
-// Pearson's statistic of what was drawn, over values that are expected at least ten times, in units of its standard
-// deviation above its mean: 5 is one in a few million for the true distribution.
+// Pearson's chi-squared statistic of the samples, over values expected at least ten times, in standard deviations above
+// its mean: 5 is one in a few million for the true distribution.
 template <class Log> double surprise(const Tensor& drawn, const Log& log_probability) {
   std::vector<double> counts;
   for (const double k : drawn.to_vector<double>()) {

@@ -1,6 +1,6 @@
-// Every registered operator on the CUDA device against the CPU: results and gradients, in every
-// floating dtype. An operator without a kernel is listed and counted. Compiled twice: with the kernels
-// running on the CPU (cuda_registry_test), and, in a build with CUDA, on a GPU (gpu_registry_test).
+// Every registered operator on the CUDA device compared with the CPU: results and gradients, in every floating dtype.
+// Operators without a kernel are listed and counted. Compiled twice: with kernels running on the CPU
+// (cuda_registry_test) and, in a build with CUDA, on a GPU (gpu_registry_test).
 #include <cstdio>
 #include <map>
 #include <set>
@@ -23,8 +23,8 @@ Tensors on(Device device, const Tensors& x) {
   return y;
 }
 
-// The same elements, one place into their storage, images channels-last: no vector of
-// several elements begins where it may.
+// Misaligned copies: the same elements at offset 1 of their storage, images channels-last, so that no vector of several
+// elements is aligned.
 Tensors one_place_on(const Tensors& x) {
   Tensors y;
   for (const Tensor& t : x) {
@@ -42,7 +42,7 @@ Tensors one_place_on(const Tensors& x) {
   return y;
 }
 
-// Calls f(op, sample); operators that say they have no kernel are collected with the reason.
+// Calls f(op, sample); operators that report a missing kernel are collected with the reason.
 std::map<std::string, std::string> missing;
 template <class F> void for_each_cuda_sample(F&& f) {
   if (!cuda_is_available()) {
@@ -68,7 +68,7 @@ template <class F> void for_each_cuda_sample(F&& f) {
 
 bool runs_in(const OpInfo& op, Dtype dtype) { return op.halves || !is_half(dtype); }
 
-// What the device computed from inputs in `dtype` against f64 on the CPU from the same rounded inputs.
+// The device's results from inputs in `dtype`, compared with f64 on the CPU from the same rounded inputs.
 void check_results(const OpInfo& op, const Sample& s, Dtype dtype, double length) {
   const Tensors x = prepared(s, dtype), exact = in_f64(x);
   const Tensors y = run(op, s, on(cuda, x)), expected = run(op, s, exact);
@@ -86,7 +86,7 @@ void check_results(const OpInfo& op, const Sample& s, Dtype dtype, double length
   }
 }
 
-// late: gradients of results begin one place into their storage, too.
+// late: gradients of results also begin at offset 1 of their storage.
 Tensors gradients_of(const OpInfo& op, const Sample& s, const Tensors& x, bool late = false) {
   const Tensors y = run(op, s, x);
   Tensors roots, v;
@@ -152,7 +152,7 @@ TEST_CASE("tensors that begin one element into their storage") {
     }
   });
   if (!cuda_is_available()) return;
-  // Of sizes that kernels take in packs of eight.
+  // Sizes that kernels process in packs of eight.
   for (Dtype dtype : {f32, f16, bf16}) {
     INFO(name_of(dtype));
     const Tolerance bound = dtype == f32   ? Tolerance{1e-5, 1e-5}

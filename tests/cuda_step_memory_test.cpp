@@ -1,5 +1,5 @@
-// What a training step of a GPT-2 in miniature holds, in bytes as the allocator counts them: after forward exactly what
-// the gradients need, and during backward little more. In bf16 autocast, on the CUDA device.
+// Memory of a training step of a miniature GPT-2, in bytes as counted by the allocator: after forward exactly what the
+// gradients need, and during backward little more. In bf16 autocast, on the CUDA device.
 #include <cstdio>
 
 #include <mantissa/mantissa.h>
@@ -51,7 +51,7 @@ struct Gpt2 {
 struct Bytes {
   std::int64_t forward, forward_peak, backward_peak, step_peak, reserved;  // the first three beyond what lasts
 };
-// One step in its steady state. `wide`: as if logits were cast to f32, and held by the program while backward runs.
+// One step in its steady state. `wide`: as if logits were cast to f32, and referenced by the program during backward.
 Bytes measure(bool wide) {
   manual_seed(1);
   Gpt2 net;
@@ -104,13 +104,13 @@ TEST_CASE("a training step of a language model keeps what its gradients need, an
   print("logits in bf16, overwritten", now);
   print("logits in f32, held        ", wide);
   constexpr std::int64_t rows = batch * length, logits = rows * vocabulary;  // elements
-  // For each token and layer, in bytes per feature: the inputs of two norms in f32 (8) and their results in bf16 (4),
-  // q, k and v (6), the result of attention (2), the input of gelu and its result (16).
+  // Per token and layer, in bytes per feature: the inputs of two norms in f32 (8) and their results in bf16 (4), q, k
+  // and v (6), the result of attention (2), the input of gelu and its result (16).
   const std::int64_t kept = layers * rows * width * 36 + rows * width * 6;  // and those of the last norm
   CHECK(now.forward >= kept + 2 * logits);
   CHECK(now.forward <= (kept + 2 * logits) * 103 / 100);
-  // Backward begins with the gradient of the logits in their place; then the gradients of the head's
-  // operands, the weight's in f32.
+  // Backward begins by overwriting the logits with their gradient; then it needs the gradients of the head's operands,
+  // the weight's in f32.
   CHECK(now.backward_peak <= now.forward + 4 * vocabulary * width + 6 * rows * width + (1 << 16));
   CHECK(wide.backward_peak + (1 << 16) >= now.forward + 8 * logits);
 }

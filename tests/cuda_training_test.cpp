@@ -1,5 +1,5 @@
-// A whole training step on the CUDA device: the same network, data and seed as on the CPU give the same
-// losses, a repeated run the same bits, and no step reads a tensor back to the host.
+// A whole training step on the CUDA device: the same network, data and seed as on the CPU give the same losses, a
+// repeated run gives the same bits, and no step reads a tensor back to the host.
 #include "amp/autocast.h"
 #include "amp/grad_scaler.h"
 #include "core/host_reads.h"

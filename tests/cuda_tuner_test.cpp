@@ -1,4 +1,4 @@
-// What the tuner asks of every way that it tries: cuda/tuner.h, agree().
+// The tuner's comparison of implementations: agree() in cuda/tuner.h.
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 constexpr double infinite = std::numeric_limits<double>::infinity(),
                  not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// Ones and a five, and the same with one element that is something else.
+// Ones and a five, and the same with one element changed.
 bool agree_but_for(double value, Dtype dtype, std::int64_t at, const Dims& sizes = {300, 1000}) {
   const Tensor a = ones(sizes, {.dtype = dtype, .device = cuda}), b = a.clone();
   flatten(a).slice(0, 0, 1).fill_(5.0);

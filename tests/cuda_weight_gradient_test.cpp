@@ -1,5 +1,6 @@
-// Gradients of weights and biases go where they belong (autograd/place.h): in the parameter's dtype without a rounding
-// to halves or a cast, and added to what the parameter has by the product itself. On the CPU and a GPU (or the shim).
+// Weight and bias gradients are written to their destination (autograd/place.h): in the parameter's dtype without
+// rounding to 16 bits or a cast, and added to the existing gradient by the product itself. On the CPU and a GPU (or the
+// shim).
 #include <array>
 #include <optional>
 
@@ -28,14 +29,14 @@ struct Layer {
   Layer(Device device, std::int64_t in, std::int64_t out, Dtype dtype = f32)
       : weight(random_on(device, {out, in}, 1, dtype).requires_grad_()),
         bias(random_on(device, {out}, 2, dtype).requires_grad_()) {}
-  // y's gradient is g: of a region of this dtype, or of none.
+  // y's gradient is g: in a region with this dtype, or in none.
   void backward(Dtype region, const Tensor& x, const Tensor& g, BackwardOptions options = {}) const {
     const auto f = [&] { return linear(x, weight, bias); };
     const Tensor y = region == f32 ? f() : amp::autocast(region, f);
     mantissa::backward(y, g, options);
   }
 };
-// What arrives, in f64: g^T x, and the sums of g.
+// The expected gradients, in f64: g^T x, and the sums of g.
 Tensor weight_of(const Tensor& x, const Tensor& g) { return matmul(transpose(rows_of(exact(g))), rows_of(exact(x))); }
 Tensor bias_of(const Tensor& g) { return sum(rows_of(exact(g)), {0}); }
 
@@ -246,7 +247,7 @@ TEST_CASE("a weight used several times in one graph gets the sum of all, in f32"
     }
     CHECK(difference(weight.grad(), 3.0 * exact(first[0]), tolerance_for(f32, 36, 4)) == "");
     CHECK(difference(table.grad(), 3.0 * exact(first[1]), tolerance_for(f32, 36, 4)) == "");
-    // Against the sum of the gradients of every use.
+    // Compared with the sum of the gradients of every use.
     const Tensor shadow = weight.detach().to(bf16), wide = table.detach().to(bf16);
     Tensor x = embedding(table.detach(), tensor({1, 7, 7, 39}).to(device)).to(bf16);
     std::vector<Tensor> inputs, weights;
@@ -267,11 +268,11 @@ TEST_CASE("a gradient that somebody else holds is no operand that is written to"
     const Tensor first = exact(weight.grad());
     linear(weight.grad(), weight).backward(g);  // saved: read while the product is added
     CHECK(difference(weight.grad(), first + matmul(transpose(exact(g)), first), tolerance_for(f32, 32, 16)) == "");
-    // It is the same memory, as ever: who holds a gradient sees the sum.
+    // The gradient keeps its memory: whoever holds it sees the sum.
     const Tensor held = weight.grad();
     linear(x, weight).backward(g);
     CHECK(same_bits(held.to(cpu), weight.grad().to(cpu)));
-    // A gradient in other strides is added to as well.
+    // A gradient with other strides is accumulated as well.
     weight.set_grad(transpose(first.to(f32).to(device)));
     linear(x, weight).backward(g);
     CHECK(difference(weight.grad(), transpose(first) + first, tolerance_for(f32, 32, 16)) == "");

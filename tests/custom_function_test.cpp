@@ -1,5 +1,5 @@
-// Functions of one's own under autocast: amp::custom_fwd for code that must run in one dtype, apply_function for a
-// gradient by hand, with one result or several. Next: ops/function.h.
+// User-defined functions under autocast: amp::custom_fwd for code that must run in one dtype, apply_function for
+// hand-written gradients, with one result or several. Next: ops/function.h.
 #include <array>
 #include <map>
 #include <thread>
@@ -121,7 +121,7 @@ TEST_CASE("A49: cast_inputs casts in a region, with autocast off inside, and doe
   const Tensor g = matmul(x.to(f32).t(), ones({3, 4})) * 6.0;
   CHECK(same_bits(w1.grad(), g));
   CHECK(same_bits(w2.grad(), g));
-  // Outside: the dtypes that come in.
+  // Outside regions: the inputs' dtypes.
   const Tensor z = apply_function(F32Mm{}, x, std::vector<Tensor>{w1.detach().to(f16)}, 1.0);
   CHECK(z.dtype() == f16);
 }
@@ -227,7 +227,7 @@ struct SinCos {
     return {g[0] * cos(saved[0]) - g[1] * sin(saved[0])};
   }
 };
-// Quotients, remainders (without a gradient), and what is neither there nor floating.
+// Quotients, remainders (without a gradient), and results that are undefined or not floating.
 struct Divide {
   static constexpr auto name = "divide";
   static constexpr bool materialize_grads = false;
@@ -274,7 +274,7 @@ TEST_CASE("functions with several results: gradients of one, of all, of some mor
   Tensor y = apply_function(SinCos{}, x)[0];
   for (int i = 0; i < 3; ++i) y = grad(y.sum(), {x}, {.create_graph = true})[0];
   CHECK(difference(y.detach(), -cos(x.detach()), {1e-12, 1e-12}) == "");
-  // as roots, with gradients of their own; and as an input of grad()
+  // as roots, with incoming gradients; and as an input of grad()
   const std::vector<Tensor> both = apply_function(SinCos{}, x);
   const Tensor v = tensor({1, 2, 3}).to(f64);
   backward(both, std::vector<Tensor>{v, -v});
@@ -301,7 +301,7 @@ TEST_CASE("functions with several results: passes do not see each other's gradie
     });
   for (std::thread& t : threads) t.join();
   CHECK(wrong == std::vector<int>{0, 0});
-  // A pass over the same function from inside of another, between a result and the function.
+  // A nested backward pass over the same function, between a result and the function.
   const Tensor outer = apply_function(SinCos{}, x)[0];
   Tensor inside;
   const Tensor doubled = outer * 2.0;

@@ -1,4 +1,4 @@
-// Bytes of data files for tests: gzip, and an environment variable that is put back.
+// Helpers for data file tests: gzip, and environment variables that are restored.
 #pragma once
 
 #include <zlib.h>
@@ -23,7 +23,7 @@ inline std::string gzip(const std::string& bytes) {
   return out;
 }
 
-// Sets an environment variable for one test case.
+// Sets an environment variable during one test case.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {

@@ -1,4 +1,4 @@
-// Training by several ranks is training by one on all of their data. Ranks are threads here.
+// Training on several ranks equals training on one with all of their data. Ranks are threads here.
 #include "nn/data_parallel.h"
 
 #include <cmath>
@@ -36,7 +36,7 @@ struct Net {
   }
 };
 
-// The same numbers in every rank and every run, whatever the default generator does meanwhile in other threads.
+// The same numbers in every rank and every run, independent of other threads' use of the default generator.
 Tensor numbers(const Dims& sizes, int seed, Dtype dtype = f32) {
   std::vector<double> v(static_cast<std::size_t>(numel_of(sizes)));
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(1.7 * static_cast<double>(i) + 13.1 * seed) * 0.5;
@@ -285,7 +285,7 @@ TEST_CASE("An overflow on one rank skips the step on all, and all scales stay th
         return copies;
       }();
       Tensor loss = loss_of(net, numbers({4, 6}, step + 10 * group.rank()), true);
-      // rank 1 overflows in step 2: in f32 the scaled loss does, with f16 in between 1e5 is enough
+      // rank 1 overflows in step 2: in f32 the scaled loss does; with f16 in between 1e5 is enough
       if (step == 2 && group.rank() == 1) loss = loss * Tensor(compress ? 1e5 : 1e38);
       backward(scaler.scale(loss));
       const bool skipped = scaler.step(sgd).skipped();

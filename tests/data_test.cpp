@@ -1,5 +1,5 @@
-// Data sets: the IDX reader against bad files (I1 to I6), the search order, transforms, the synthetic
-// digits, and the real sets where this machine has them.
+// Data sets: the IDX reader with bad files (I1 to I6), the search order, transforms, the synthetic digits, and the real
+// sets if this machine has them.
 #include "data/mnist.h"
 
 #include <cmath>
@@ -299,7 +299,7 @@ TEST_CASE("synthetic digits: the same for any thread count, other by seed and pa
   CHECK(a.labels.to_vector<int>() != data::synthetic_digits(200, 2).labels.to_vector<int>());
   CHECK(a.labels.to_vector<int>() != data::synthetic_digits(200, 1, 1).labels.to_vector<int>());
 
-  // The nearest class mean, about the weakest classifier there is, must already do much better than chance.
+  // The nearest class mean, about the weakest possible classifier, must already be much better than chance.
   constexpr int pixels_each = 28 * 28;
   const Dataset train = data::synthetic_digits(2000), test = data::synthetic_digits(500, 0, 1);
   std::vector<double> mean(10 * pixels_each), count(10);

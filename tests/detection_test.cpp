@@ -1,5 +1,5 @@
-// The parts of detectors against torchvision (tests/golden/detection.py): deformable convolutions, feature pyramids,
-// regions of them, anchors; and what they refuse.
+// Parts of detectors compared with torchvision (tests/golden/detection.py): deformable convolutions, feature pyramids,
+// RoI pooling from them, anchors; and their errors.
 #include <functional>
 #include <map>
 
@@ -22,7 +22,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 using Tensors = std::vector<Tensor>;
-// From inputs a to e to the results, with the net that computes them if there is one.
+// From inputs a to e to the results, with the module that computes them, if any.
 struct Case {
   std::function<Tensors(const Tensors& in)> function;
   std::shared_ptr<nn::FeaturePyramidNetwork> net = {};
@@ -123,7 +123,7 @@ TEST_CASE("deform_conv2d: without offsets it is conv2d, also in halves; twice di
   const Tensor expected = conv2d(x, weight, bias, {.stride = 2, .padding = 1});
   const Tensor y0 = nn::deform_conv2d(x, still, weight, bias, {.stride = 2, .padding = 1});
   CHECK(difference(y0, expected, {1e-5, 1e-5}) == "");
-  // A whole shift reads whole pixels: to the bit those of the shifted image, in a width that is no power of two.
+  // An integer shift reads whole pixels: bitwise those of the shifted image, for a width that is not a power of two.
   const Tensor one = ones({1, 4, 1, 1}), right = stack({zeros({2, 9, 7}), ones({2, 9, 7})}, 1);
   const Tensor read = nn::deform_conv2d(x, right, eye(4).reshape(4, 4, 1, 1));
   CHECK(equal(slice(read, 3, 0, 6), slice(x, 3, 1)));
@@ -152,7 +152,7 @@ TEST_CASE("drop_block: whole blocks, of about the wanted part, and the mean stay
   CHECK(dropped > 0.12);  // less than 0.2, as blocks overlap
   CHECK(dropped < 0.2);
   CHECK(std::abs(y.mean().item<double>() - 1) < 1e-4);
-  // What is dropped is a union of 5 x 5 blocks: opening the mask by such a block changes nothing.
+  // The dropped region is a union of 5 x 5 blocks: a morphological opening of the mask by such a block changes nothing.
   const Tensor mask = (y == 0).to(f32), eroded = 1 - max_pool2d(1 - mask, 5, {.stride = 1});
   CHECK(equal(max_pool2d(pad(eroded, {4, 4, 4, 4}), 5, {.stride = 1}), mask));
   CHECK(equal(nn::drop_block2d(x, 0, 5), x));

@@ -1,4 +1,4 @@
-// Where a test of both backends runs: on the CPU and, where there is one or the shim, on a GPU.
+// The devices of a test that covers both backends: the CPU and, if available (or emulated by the shim), a GPU.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
-// nn/distributions.h: densities, entropies, moments and divergences have the numbers of torch.distributions in f64
-// (more of them: golden_distributions_test.cpp); what is drawn has the distribution function or the moments; gradients;
-// halves; what is refused.
+// nn/distributions.h: densities, entropies, moments and divergences match torch.distributions in f64 (more of them:
+// golden_distributions_test.cpp); samples have the right distribution function or moments; gradients; f16 and bf16;
+// errors.
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -36,7 +36,7 @@ void check_golden(const std::vector<Tensor>& got, const Values& expected) {
   CHECK(difference(cat(flat), vec(expected), printed) == "");
 }
 
-// Draws of each element: their mean and variance lie within five standard errors of the stated ones.
+// The mean and variance of samples of each element are within five standard errors of the stated ones.
 template <class D> void check_moments(const D& p, const Tensor& mean, const Tensor& variance) {
   const std::int64_t n = 40000;
   const Tensor x = p.sample({n});
@@ -198,7 +198,7 @@ TEST_CASE("what is drawn has the distribution's moments", "[distributions]") {
   const d::Dirichlet dirichlet(shares);
   const Tensor mean = dirichlet.mean();
   check_moments(dirichlet, mean, mean * (1 - mean) / (shares.sum() + 1));
-  // The corner that a relaxed draw is nearest to has the probability of its class.
+  // The most likely corner of a relaxed sample has the probability of its class.
   const Tensor nearest = argmax(d::RelaxedOneHotCategorical(0.5, {.probs = vec({1, 3, 6})}).sample({40000}), -1);
   CHECK(bincount(nearest, {}, 3)[2].item() == Approx(24000).margin(5 * 98));
   const Tensor counts = d::Categorical({.probs = stack({vec({1, 3, 6}), vec({0, 1, 0})})}).sample({40000});
@@ -212,8 +212,8 @@ TEST_CASE("what is drawn has the distribution's moments", "[distributions]") {
 
 namespace {
 
-// Draws of each element are spread as cdf says: the largest distance of their empirical distribution function from it
-// (Kolmogorov and Smirnov) is below 2.2 / sqrt(n), which chance exceeds once in 8000 elements.
+// Samples of each element are distributed as cdf says: the Kolmogorov-Smirnov distance of their empirical distribution
+// function is below 2.2 / sqrt(n), which chance exceeds once in 8000 elements.
 template <class D> void check_spread(const D& p, std::int64_t n = 20000) {
   const Tensor x = p.sample({n}), u = sort(p.cdf(x), 0).values;
   CHECK(!x.requires_grad());
@@ -286,11 +286,11 @@ TEST_CASE("more draws have their moments", "[distributions]") {
   const d::Wishart wishart(5, tril);
   CHECK(difference(wishart.sample({40000}).mean(0), wishart.mean(), {0.03, 0.08}) == "");
   CHECK(difference(var(wishart.sample({40000}), 0), wishart.variance(), {0.1, 0.1}) == "");
-  // A correlation of two, of concentration n, is 2 Beta(n, n) - 1.
+  // The correlation of two, with concentration n, is 2 Beta(n, n) - 1.
   const Tensor rows = d::LKJCholesky(2, vec({1, 3})).sample({40000}), r = select(select(rows, -2, 1), -1, 0);
   CHECK(difference(square(rows).sum(-1), ones_like(square(rows).sum(-1)), {1e-12, 1e-12}) == "");
   CHECK(difference(var(r, 0), vec({1.0 / 3, 1.0 / 7}), {0.03, 0}) == "");
-  // The correlations of any two of four have the same distribution, 2 Beta(n + 1, n + 1) - 1.
+  // The correlations of any pair of four have the same distribution, 2 Beta(n + 1, n + 1) - 1.
   const Tensor l = d::LKJCholesky(4, vec({1.0})).sample({40000}).squeeze(1), all_of = matmul(l, l.mT());
   const Tensor spread = var(all_of, 0) + eye(4, {.dtype = f64});
   CHECK(difference(spread, full({4, 4}, 0.2, {.dtype = f64}) + 0.8 * eye(4, {.dtype = f64}), {0.04, 0}) == "");
@@ -423,7 +423,7 @@ long double gamma_cdf(long double a, long double x) {
   for (int n = 1; n < 100000 && term > 1e-22L * sum; ++n) sum += term *= x / (a + n);
   return sum * std::exp(a * std::log(x) - x - std::lgamma(a));
 }
-// The slopes of a mean over draws with respect to a parameter lie within five standard errors of the true one.
+// The gradient of a mean over samples with respect to a parameter is within five standard errors of the true one.
 template <class F> void check_mean_slope(double at, double expected, const F& draw) {
   const Tensor p = full({40000}, at, {.dtype = f64}).requires_grad_();  // each draw has a parameter of its own
   draw(p).sum().backward();

@@ -1,5 +1,5 @@
-// The precision doctor on nets with a known ailment: it finds the layer, what helps, and what no precision can help.
-// Next: amp/doctor.h.
+// The precision doctor on models with a known problem: it finds the layer, the remedy, and problems that no precision
+// can solve. Next: amp/doctor.h.
 #include <cmath>
 
 #include "amp/autocast.h"

@@ -1,5 +1,5 @@
-// The argument `dtype` of reductions, running sums and softmax: the input is cast first, the gradient
-// comes back in the input's dtype, and autocast does not touch a call that names its dtype.
+// The argument `dtype` of reductions, cumulative sums and softmax: the input is cast first, the gradient has the
+// input's dtype, and autocast does not affect a call that specifies its dtype.
 #include "amp/autocast.h"
 #include "autograd/backward.h"
 #include "core/ops.h"

@@ -1,4 +1,4 @@
-// Dtypes: conversions of the two halves over all bit patterns, promotion, dispatch.
+// Dtypes: conversions of f16 and bf16 over all bit patterns, promotion, dispatch.
 #include <cmath>
 #include <limits>
 
@@ -10,7 +10,7 @@
 using namespace mantissa;
 
 namespace {
-// The nearest value of a 16-bit format by search over its neighbours, ties to the even pattern.
+// The nearest value of a 16-bit format by search over its neighbours, ties to the even bit pattern.
 template <class T> bool is_nearest(float x, T got) {
   const float g = got;
   if (std::isinf(g)) return true;  // the threshold is checked apart

@@ -1,4 +1,4 @@
-// Error messages: one line that names the operator, its arguments with shapes and dtypes, and advice.
+// Error messages: one line that names the operator, its arguments with shapes and dtypes, and gives advice.
 #include "core/error.h"
 
 #include <sstream>
@@ -91,7 +91,7 @@ TEST_CASE("a dim that is none is said with the function that was called, and its
   says("narrow", [&] { narrow(x, 7, 0, 1); });
   CHECK_THAT(message_of([&] { unsqueeze(deep, 0); }), StartsWith("unsqueeze(x: ") && Contains("at most 8 dimensions"));
   CHECK_THAT(message_of([&] { unflatten(x, 0, {2, 2}); }), StartsWith("unflatten(x: f32[3, 4]): shape [2, 2]"));
-  // More parts than memory holds are refused at once.
+  // A number of parts that would exhaust memory is refused at once.
   const std::int64_t many = std::int64_t{1} << 60;
   CHECK_THAT(message_of([&] { chunk(zeros({0}), many); }), Contains("chunk: ") && Contains("too many"));
   CHECK_THAT(message_of([&] { tensor_split(x, many); }), Contains("tensor_split: "));

@@ -1,5 +1,5 @@
-// Every optimizer that needs no closure, in the configurations of tests/golden/optimizers.py: what tests of all of them
-// go through.
+// Every optimizer that needs no closure, in the configurations of tests/golden/optimizers.py, for tests that cover all
+// of them.
 #pragma once
 
 #include <functional>
@@ -100,7 +100,7 @@ inline const std::map<std::string, Make>& optimizers() {
   };
   return all;
 }
-// The Newton-Schulz steps of the golden file are in the dtype of the parameters.
+// In the golden file the Newton-Schulz steps are computed in the parameters' dtype.
 inline std::map<std::string, Make> muons(Dtype dtype) {
   using namespace optim;
   return {{"muon", maker<Muon>(MuonOptions{.ns_dtype = dtype})},

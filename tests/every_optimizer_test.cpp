@@ -1,5 +1,6 @@
-// What every optimizer promises beside its numbers (tests/golden_optim_test.cpp): a skipped step changes nothing, no
-// step reads the device, a saved state resumes bitwise, threads do not matter, f32 masters and a bf16 state work.
+// Properties of every optimizer besides its numbers (tests/golden_optim_test.cpp): a skipped step changes nothing, no
+// step reads the device, a saved state resumes bitwise, results do not depend on the number of threads, f32 masters and
+// a bf16 state work.
 #include "tests/every_optimizer.h"
 
 #include <cmath>
@@ -27,7 +28,7 @@ std::map<std::string, Make> every_optimizer() {
   all.merge(muons(bf16));
   return all;
 }
-// Matrices alone for Muon; sizes with tails for all others.
+// Only matrices for Muon; sizes with tails for all others.
 std::vector<Tensor> model(const std::string& name, Dtype dtype = f32) {
   std::vector<Tensor> p;
   std::uint64_t stream = 0;
@@ -56,7 +57,7 @@ void check_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) CHECK(same_bits(a[i].detach(), b[i].detach()));
 }
 
-// Adam and SGD as a user would write them in operators: skipped by select, state advanced by select.
+// Adam and SGD composed of operators, as a user would: steps are skipped and state is advanced by select.
 struct Unfused : amp::Steppable {
   Unfused(std::vector<Tensor> p, const optim::AdamOptions& adam) : p(std::move(p)), adam(adam) { start(3); }
   Unfused(std::vector<Tensor> p, const optim::SgdOptions& sgd) : p(std::move(p)), sgd(sgd) { start(1); }

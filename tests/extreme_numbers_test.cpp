@@ -1,6 +1,6 @@
-// Operators given numbers that nobody means: the ends of int64 and int, negative sizes, dimensions that are not there.
-// Every call ends in a result or in an Error and nothing else; under AddressSanitizer and UndefinedBehaviorSanitizer
-// (scripts/check_all.sh) no check overflows on the way. $MANTISSA_FUZZ: rounds for each operator.
+// Operators with absurd arguments: the limits of int64 and int, negative sizes, nonexistent dimensions. Every call must
+// end in a result or in an Error; under AddressSanitizer and UndefinedBehaviorSanitizer (scripts/check_all.sh) no check
+// overflows on the way. $MANTISSA_FUZZ: rounds per operator.
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -17,7 +17,7 @@ using namespace mantissa;
 
 namespace {
 
-// What calls are made of. Numbers are either small or so large that no machine holds what they ask for.
+// The arguments of calls. Numbers are either small or so large that no machine has the memory they ask for.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
@@ -28,7 +28,7 @@ class Draw {
                                                 std::int64_t{1} << 62, INT64_MAX - 1, INT64_MAX};
     return below(3) > 0 ? below(9) - 3 : extremes[below(7)];
   }
-  // Of windows: those that make the result smaller, and those that make it larger along every dimension or not at all.
+  // For windows: options that make the result smaller, or that enlarge every dimension or none.
   int reach() {
     static constexpr int extremes[] = {INT32_MIN, INT32_MIN + 1, -100, 100, 1 << 30, INT32_MAX - 1, INT32_MAX};
     return below(3) > 0 ? below(6) - 1 : extremes[below(7)];

@@ -1,5 +1,5 @@
-// Fourier transforms beyond the lengths of the operators' samples (ops/fft.cpp): every way that the kernel takes
-// against the definition, in all instruction sets and for any number of threads; ONNX's DFT. Numbers against PyTorch's:
+// Fourier transforms beyond the lengths of the operators' samples (ops/fft.cpp): every path of the kernel compared with
+// the definition, in all instruction sets and for any number of threads; ONNX's DFT. Comparison with PyTorch's numbers:
 // tests/golden/ops_fft.h.
 #include "core/fft.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 double largest(const Tensor& x) { return x.numel() == 0 ? 0 : max(abs(cast(x, f64))).item<double>(); }
 
-// Element k of the transform of the row that begins at x, by its definition; step 1: a real row, 2: pairs.
+// Element k of the transform of the row that begins at x, by its definition; step 1: a real row, 2: complex pairs.
 fourier::Root defined(const double* x, std::int64_t n, int step, std::int64_t k, bool inverse) {
   fourier::Root sum{0, 0};
   for (std::int64_t j = 0; j < n; ++j) {
@@ -30,7 +30,7 @@ fourier::Root defined(const double* x, std::int64_t n, int step, std::int64_t k,
   return sum;
 }
 
-// How far some elements of each kind of transform of `rows` rows are from the definition, in parts of the row's norm.
+// The error of some elements of each kind of transform of `rows` rows, relative to the row's norm.
 double error_of(std::int64_t rows, std::int64_t n, Dtype dtype) {
   const Tensor x = cast(randn({rows, n}, {.dtype = dtype}), dtype), z = randn({rows, n, 2}, {.dtype = dtype});
   const auto wide = [](const Tensor& t) { return cast(t, f64).contiguous(); };
@@ -67,7 +67,7 @@ struct Net {
 
 }  // namespace
 
-// Short rows and columns go side by side, long ones as matrices, and lengths with prime factors above 61 as
+// Short rows and columns are processed side by side, long ones as matrices, and lengths with prime factors above 61 as
 // convolutions.
 TEST_CASE("transforms of any length and number of rows are what the definition says") {
   manual_seed(7);

@@ -1,5 +1,5 @@
-// jit::fuse on the CPU: the bits of the operators apart in f32 and f64, results rounded once in halves, gradients of
-// every order, and what it refuses. tests/cuda_fuse_test.cpp runs the same functions on a GPU.
+// jit::fuse on the CPU: bitwise equal to the separate operators in f32 and f64, rounded once in f16 and bf16, gradients
+// of every order, and its errors. tests/cuda_fuse_test.cpp runs the same functions on a GPU.
 #include "tests/fused_functions.h"
 
 #include "amp/autocast.h"
@@ -41,7 +41,8 @@ TEST_CASE("a fused function has the bits of its operators, forward and backward,
           INFO((k == 0 ? "result" : "gradient ") << k);
           if (!expected[k].defined()) continue;  // where operators give nothing, zeros are as good
           REQUIRE(found[k].dtype() == expected[k].dtype());
-          // An argument that broadcasts and has several uses: the sum of totals is not the total of sums.
+          // A broadcast argument with several uses: the sum of the totals is rounded differently from the total of the
+          // sums.
           if (c.several_uses && found[k].sizes() != c.result)
             CHECK(max(abs(found[k] - expected[k])).item() <=
                   (dtype == f64 ? 1e-9 : 2e-4) * max(abs(expected[k])).item());

@@ -1,4 +1,4 @@
-// Functions for the tests of jit::fuse, on arguments of shapes that broadcast.
+// Functions for the tests of jit::fuse, with arguments whose shapes broadcast.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,9 @@ struct FusedCase {
   std::string name;
   jit::ElementwiseFunction function;
   std::vector<Dims> shapes;
-  bool smooth = true;         // differences say what its gradients are
+  bool smooth = true;         // gradients can be checked by finite differences
   bool all_floating = true;   // false: the last argument is bool
-  bool several_uses = false;  // of an argument that broadcasts
+  bool several_uses = false;  // a broadcast argument is used more than once
   Dims result = {7, 130};
 
   jit::FusedFunction fused() const { return {function, name}; }

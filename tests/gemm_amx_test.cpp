@@ -1,6 +1,6 @@
-// Products of bf16 by AMX: against f64, the same bits for any number of threads and any layout, and the registers given
-// back. On a processor without AMX the instructions are emulated (tests/amx_machine.h), so that the machine code that
-// is tested is the library's own.
+// bf16 products by AMX: compared with f64, the same bits for any number of threads and any layout, and registers
+// released. On a processor without AMX the instructions are emulated (tests/amx_machine.h), so that the tested machine
+// code is the library's own.
 #include <optional>
 
 #include "core/amx.h"
@@ -17,7 +17,7 @@ using namespace mantissa;
 #if defined(MANTISSA_HAS_AMX_MACHINE)
 namespace {
 
-// Products go by AMX while it lives: the processor's or ours.
+// Products use AMX during its lifetime: the processor's or the emulation.
 struct WithAmx {
   const bool real = uses_amx();
   std::optional<amx_machine::Machine> machine;
@@ -29,7 +29,7 @@ struct WithAmx {
   }
 };
 
-// Whether the kernels that run now have products by AMX: packed, two elements of k take a whole tile then.
+// Whether the current kernels use AMX for products: packing two elements of k then fills a whole tile.
 bool possible() {
   WithAmx amx;
   HalfProduct pair{};
@@ -41,7 +41,7 @@ bool possible() {
   return false;
 }
 
-// A matrix of numbers by rows, by columns, or with gaps in between.
+// A matrix of numbers stored by rows, by columns, or with gaps.
 Tensor matrix(std::int64_t rows, std::int64_t columns, int layout) {
   switch (layout) {
     case 0: return cast(rand({rows, columns}, {.dtype = f64}) - 0.5, bf16);
@@ -69,8 +69,9 @@ TEST_CASE("AMX is not used where a trial product comes out wrong") {
 TEST_CASE("products of bf16 by AMX agree with f64 in every layout") {
   if (!possible()) return;
   manual_seed(7);
-  // Around the sizes of a tile (16 rows, 32 of k), of a block (32 by 32), of a part of k (512), of the blocks that are
-  // packed together (256 rows); rows half a page apart; few rows of b along k, which is the product turned round.
+  // Around the sizes of a tile (16 rows, 32 of k), of a block (32 by 32), of a part of k (512), and of the blocks that
+  // are packed together (256 rows); rows half a page apart; few rows of b along k, which computes the transposed
+  // product.
   struct Case { std::int64_t m, n, k; };
   const Case cases[] = {{33, 32, 32},  {40, 31, 31},   {47, 33, 33},   {64, 65, 511}, {49, 200, 512},  {48, 64, 513},
                         {300, 65, 96}, {35, 70, 1100}, {257, 33, 544}, {34, 40, 1},   {100, 34, 1024}, {20, 300, 96},

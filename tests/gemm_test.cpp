@@ -1,5 +1,5 @@
-// Matrix products on the CPU: every dtype, layout and instruction set against a product in f64, odd sizes, and the
-// same bits for any number of threads.
+// Matrix products on the CPU: every dtype, layout and instruction set compared with a product in f64, odd sizes, and
+// the same bits for any number of threads.
 #include "core/cpu/isa.h"
 #include "core/gemm.h"
 #include "core/ops.h"
@@ -14,9 +14,9 @@ namespace {
 using cpu_backend::Isa;
 
 struct Case { std::int64_t m, n, k; };
-// Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (256, 2048), of few rows (8,
-// 16, 32), and of a piece of work; one row, one column, also of short sums; tiny matrices; few columns, half a panel of
-// them, and sums in two parts; rows that lie 4 KiB apart.
+// Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (256, 2048), of few rows (8, 16, 32), and
+// of a work item; one row, one column, also of short sums; tiny matrices; few columns, half a panel of them, and sums
+// in two parts; rows that are 4 KiB apart.
 const Case cases[] = {{1, 1, 129}, {1, 40, 33},  {13, 31, 7},    {14, 32, 16},   {15, 33, 17},     {29, 65, 127},
                       {6, 16, 1},  {7, 200, 64}, {100, 96, 255}, {300, 65, 128}, {40, 70, 4099}, {333, 257, 190},
                       {2, 50, 700}, {5, 13, 77},   {8, 200, 64},   {16, 47, 1030}, {31, 600, 900},
@@ -24,7 +24,8 @@ const Case cases[] = {{1, 1, 129}, {1, 40, 33},  {13, 31, 7},    {14, 32, 16},  
                       {700, 2, 70}, {333, 6, 129}, {64, 61, 1024}, {90, 17, 2048}, {900, 1, 8},    {517, 1, 16},
                       {1, 1030, 5}, {101, 9, 65},  {40, 16, 1101}, {37, 15, 1030}, {1, 1, 17},    {1, 1, 4259}};
 
-// A matrix of `t` in one of four layouts: by rows, by columns, every other row of a larger one, every other column.
+// A matrix of dtype `t` in one of four layouts: by rows, by columns, every other row of a larger one, every other
+// column.
 Tensor matrix(std::int64_t rows, std::int64_t columns, Dtype t, int layout) {
   switch (layout) {
     case 0: return cast(rand({rows, columns}, {.dtype = f64}) - 0.5, t);
@@ -34,7 +35,7 @@ Tensor matrix(std::int64_t rows, std::int64_t columns, Dtype t, int layout) {
   }
 }
 
-// The product in f64, of the numbers as they are stored. (op_test holds the product in f64 against sums.)
+// The product in f64, of the numbers as stored. (op_test compares the f64 product with explicit sums.)
 std::string wrong(const Tensor& y, const Tensor& wanted, std::int64_t k) {
   return test::difference(y, wanted, test::tolerance_for(y.dtype(), static_cast<double>(k)));
 }

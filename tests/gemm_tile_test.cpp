@@ -1,5 +1,5 @@
-// The tile of core/cpu/gemm_tile.h, compiled here for the instruction set of this file, against sums in f64:
-// all numbers of rows and columns, the strides that its users have, tails that must not be written.
+// The tile of core/cpu/gemm_tile.h, compiled here for this file's instruction set, compared with sums in f64: all
+// numbers of rows and columns, the strides that its callers use, tails that must not be written.
 #ifndef MANTISSA_ISA
 #define MANTISSA_ISA tile_test
 #endif
@@ -21,7 +21,7 @@ struct Case {
   bool packed_a, packed_b, add;
 };
 
-// The largest error in units of the promised tolerance; 1e30 if something outside of c was written.
+// The largest error in units of the promised tolerance; 1e30 if anything outside of c was written.
 double error_of(const Case& t) {
   const std::int64_t panels = (t.columns + tile::max_columns - 1) / tile::max_columns,
                      whole = panels * tile::max_columns;

@@ -1,5 +1,5 @@
-// Writing with a cache: attention and whole models in pieces against the whole at once, in f64 and rounded to each
-// dtype; the choice of a token; the loop.
+// Generation with a cache: attention and whole models fed in pieces compared with the whole sequence at once, in f64
+// and rounded to each dtype; the sampling of a token; the loop.
 #include "nn/generate.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 using Pieces = std::vector<std::int64_t>;
 const Pieces one_by_one(70, 1);
 
-// Rows [N, H, T, D] of a projection as layers leave them: heads lie side by side.
+// Rows [N, H, T, D] of a projection in the layout that layers produce: heads are contiguous within a position.
 Tensor heads_of(const Dims& sizes, std::uint64_t stream, Dtype t) {
   const Tensor x = cast(random_tensor({sizes[0], sizes[2], sizes[1], sizes[3]}, stream), t);
   return transpose(x, 1, 2);
@@ -239,8 +239,8 @@ TEST_CASE("a token is drawn from the likeliest") {
   CHECK_THAT(message_of([&] { nn::sample(zeros({2, 0})); }), Contains("[..., V]"));
 }
 
-// By the inverse of the distribution function, in f64: noise in f32 on the logits gives too little to tokens below
-// 2^-24.
+// By inverting the cumulative distribution, in f64: noise in f32 on the logits would undersample tokens with
+// probabilities below 2^-24.
 TEST_CASE("unlikely tokens are drawn as often as they should be") {
   MANTISSA_PRINT_SEED();
   constexpr std::int64_t tokens = 50001, rows = 400;
@@ -316,7 +316,7 @@ TEST_CASE("writing goes on beyond the context, and ends where it is told to") {
   const auto three = [&](const Tensor& t) { return t.sizes() == Dims{2} && ++calls < 3; };
   CHECK(nn::generate(model, some_tokens({2, 5}), {.max_new_tokens = 10, .on_token = three}).sizes() == Dims{2, 8});
 
-  // The first text ends at once, the second three tokens later.
+  // The first sequence ends at once, the second three tokens later.
   int step = 0;
   const auto script = [&](const Tensor& t, const nn::KvCache&) {
     const Tensor next = step++ == 0 ? tensor({7, 1}) : step < 4 ? tensor({5, 2}) : tensor({5, 7});

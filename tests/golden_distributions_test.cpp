@@ -1,5 +1,5 @@
-// Densities, entropies, moments and divergences of distributions, and their gradients, are those of
-// torch.distributions. Draws and errors: distributions_test.cpp.
+// Densities, entropies, moments and divergences of distributions, and their gradients, match torch.distributions.
+// Samples and errors: distributions_test.cpp.
 #include "tests/golden/distributions.h"
 #include "tests/golden/run_cases.h"
 

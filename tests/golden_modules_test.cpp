@@ -1,5 +1,6 @@
-// Every module against PyTorch: it loads PyTorch's state_dict by name, and its results, gradients and buffers are
-// PyTorch's. The cases are the lines of tests/golden/modules_*.h; tests/golden/make.py computed what to expect.
+// Every module compared with PyTorch: it loads PyTorch's state_dict by name, and its results, gradients and buffers
+// match PyTorch's. The cases are the lines of tests/golden/modules_*.h; tests/golden/make.py computed the expected
+// values.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -82,8 +83,8 @@ template <std::size_t n> void run_modules(const char* stem, const ModuleCase (&c
   CHECK(names == golden.cases());  // the file was made from these very lines
 }
 
-// What nn/*.h defines that can be called: "struct Name" or "class Name" at the start of a line, with an operator()
-// before the closing brace at the start of a line.
+// The callable types of nn/*.h: "struct Name" or "class Name" at the start of a line, with an operator() before the
+// closing brace at the start of a line.
 std::set<std::string> callable_types() {
   std::set<std::string> found;
   const std::regex head("^(?:struct|class) ([A-Za-z0-9]+)");
@@ -103,7 +104,7 @@ std::set<std::string> callable_types() {
   return found;
 }
 
-// Modules without a golden case, and why.
+// Modules without a golden case, and the reason.
 const std::map<std::string, std::string> excused = {
     {"BatchNormAct2d", "BatchNorm2d, an addition and relu in one; compared with them in tests/nn_more_test.cpp"},
     {"AnchorGenerator", "of torchvision; tests/detection_test.cpp"},
@@ -169,7 +170,7 @@ TEST_CASE("every module has a golden case or a reason to have none") {
   }
 }
 
-// For tests/golden/load_back.py, which lets PyTorch load what nn::save wrote: $MANTISSA_SAVE names a folder.
+// For tests/golden/load_back.py, which loads files of nn::save in PyTorch: $MANTISSA_SAVE names a folder.
 TEST_CASE("modules save files for PyTorch", "[.save]") {
   const char* folder = std::getenv("MANTISSA_SAVE");
   REQUIRE(folder);

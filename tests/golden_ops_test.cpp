@@ -1,6 +1,6 @@
-// Every operator against PyTorch: results and gradients, with PyTorch's options. The cases are the lines of
-// tests/golden/ops_*.h; tests/golden/make.py computed what to expect. $MANTISSA_OP=softmax runs one operator's. The
-// other half of the tables is in golden_ops_more_test.cpp, so that both compile soon.
+// Every operator compared with PyTorch: results and gradients, with PyTorch's options. The cases are the lines of
+// tests/golden/ops_*.h; tests/golden/make.py computed the expected values. $MANTISSA_OP=softmax runs one operator's.
+// The other half of the tables is in golden_ops_more_test.cpp, so that each file compiles quickly.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,7 +15,7 @@
 using namespace mantissa;
 using namespace mantissa::test;
 
-// Why an operator may have no golden case.
+// Allowed reasons for an operator without a golden case.
 const std::map<std::string, std::string> excused = {
     {"batch_norm_relu", "batch_norm, add and relu in one; compared with them by the operator tests"},
     {"bessel_j0", "PyTorch's is right to 1e-8; compared with the standard library's in tests/special_test.cpp"},

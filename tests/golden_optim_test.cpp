@@ -1,6 +1,6 @@
-// Optimizers, schedules and clipping against PyTorch: 20 steps of every optimizer in f64 (1e-9) and f32 (2e-4), 200
-// steps of every schedule. The numbers come from tests/golden/optimizers.py and schedules.py, which also say how the
-// gradients are made.
+// Optimizers, schedules and clipping compared with PyTorch: 20 steps of every optimizer in f64 (1e-9) and f32 (2e-4),
+// 200 steps of every schedule. The numbers come from tests/golden/optimizers.py and schedules.py, which also define the
+// gradients.
 #include <cmath>
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-// The losses of the first 20 training steps are PyTorch's: a convolutional network, a transformer and an LSTM with the
+// The losses of the first 20 training steps match PyTorch: a convolutional network, a transformer and an LSTM with the
 // same weights, batches and optimizers as in tests/golden/losses.py, in f64 to 1e-9 and in f32 to 2e-4.
 #include "mantissa.h"
 #include "tests/golden/golden.h"

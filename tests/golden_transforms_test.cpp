@@ -1,5 +1,6 @@
-// Transforms of u8 pictures against torchvision's, pixel by pixel (tests/golden/transforms.py), and the tables of its
-// policies. What has no rounding, or one that is torchvision's, must have its bits; the rest may be a level away.
+// Transforms of u8 images compared with torchvision's, pixel by pixel (tests/golden/transforms.py), and the tables of
+// its policies. Transforms without rounding, or with torchvision's rounding, must match bitwise; the rest may differ by
+// one level.
 #include <cmath>
 #include <functional>
 
@@ -32,7 +33,7 @@ Function in_place(std::function<void(Tensor&)> change) {
     return copy;
   };
 }
-// Of the first and only picture.
+// Of the only image.
 Function adjusted(void (*adjust)(Tensor&, double), double factor) {
   return in_place([=](Tensor& images) {
     Tensor image = images[0];
@@ -97,7 +98,7 @@ std::map<std::string, Case> cases() {
   return all;
 }
 
-// The largest difference of two pictures; 1000 for other sizes.
+// The largest difference between two images; 1000 if their sizes differ.
 int levels_apart(const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes() || a.dtype() != u8) return 1000;
   int most = 0;
@@ -147,7 +148,7 @@ TEST_CASE("policies: the strengths are torchvision's numbers") {
   check_space("trivial", data::trivial_augment_space(31));
   check_space("augmix", data::aug_mix_space(true, 32, 47));
   check_space("augmix partial", data::aug_mix_space(false, 32, 47));
-  // AutoAugment has RandAugment's operations; Invert in place of Identity.
+  // AutoAugment has RandAugment's operations, with Invert in place of Identity.
   data::AugmentSpace space = data::rand_augment_space(10, 32, 32);
   space.erase(space.begin());
   space.push_back({AugmentOp::invert, {}, false});

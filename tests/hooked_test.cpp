@@ -1,4 +1,4 @@
-// Functions called before and after a layer (nn/hooked.h).
+// Hooks called before and after a layer (nn/hooked.h).
 #include "nn/hooked.h"
 
 #include <string>
@@ -112,7 +112,7 @@ TEST_CASE("a layer of a Sequential is hooked where it stands, with an optimizer 
   opt.step();
   CHECK(activation.sizes() == Dims{5, 4});
   CHECK_FALSE(equal(nn::parameters(net)[0], before));
-  // A copy has the layer and not the functions.
+  // A copy has the layer but not the hooks.
   const nn::Sequential copy = net.clone();
   activation = {};
   CHECK(equal(copy(x), net(x)));

@@ -1,4 +1,4 @@
-// Folders of pictures: classes, the middle of each picture or a part that is drawn, and errors with the path.
+// Folders of images: classes, the center crop or a random crop of each image, and errors with the path.
 #include "data/image_folder.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ using data::Batch;
 
 namespace {
 
-// Six pictures of two classes that grow brighter to the right and downwards, wide and high ones.
+// Six images of two classes whose brightness grows to the right and downwards, wide and tall ones.
 void put_pictures(const TempDir& dir) {
   for (int i = 0; i < 6; ++i) {
     const std::string folder = concat("photos/", i < 4 ? "a" : "b");
@@ -100,12 +100,12 @@ TEST_CASE("image folder: parts that are drawn differ by picture and epoch, and n
   }
   CHECK(!equal(one[0].image, one[2].image));
   CHECK(!equal(one[0].image, other[0].image));
-  // Windows, so that pictures still grow brighter downwards, and of less than the whole picture, so that they differ.
+  // Crops, so that images still get brighter downwards, and of less than the whole image, so that they differ.
   for (const Batch& b : one) {
     const Tensor rows = b.image.to(f32).mean({1, 3});
     CHECK((rows.slice(1, 1) >= rows.slice(1, 0, 15)).all().item<bool>());
   }
-  // Through a subset as well; and one picture alone, without a loader, is the middle.
+  // Through a subset as well; and a single image, without a loader, is center-cropped.
   const auto half = batches_of(data::subset(set, {0, 1, 2}), 2);
   CHECK(half.size() == 2);
   CHECK(!equal(half[0].image, half[1].image));

@@ -1,4 +1,4 @@
-// Pictures: what is written comes back, JPEG of every kind is read, and hostile files are refused.
+// Image files: round trips, JPEG of every kind, and rejection of hostile files.
 #include "io/image.h"
 
 #include <turbojpeg.h>
@@ -19,7 +19,7 @@ using io::Channels;
 
 namespace {
 
-// Smooth, so that a JPEG of it is close.
+// Smooth, so that JPEG compresses it with little error.
 Tensor picture(std::int64_t channels, std::int64_t h, std::int64_t w) {
   const Tensor t = Tensor::allocate({channels, h, w}, u8);
   for (std::int64_t c = 0; c < channels; ++c)

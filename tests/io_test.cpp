@@ -24,16 +24,16 @@ using io::FileStep;
 
 namespace {
 
-// Fails the n-th step of a write with `error`; counts the steps.
+// Makes the n-th step of a write fail with `error`; counts the steps.
 int fault_at = -1, fault_error = 0, steps_seen = 0;
 int nth_fault(FileStep, std::size_t*) { return steps_seen++ == fault_at ? fault_error : 0; }
-// Writes down the order of the steps.
+// Records the order of the steps.
 std::string recorded;
 int record(FileStep step, std::size_t*) {
   recorded += "cwsrf"[static_cast<int>(step)];
   return 0;
 }
-// Makes every write short and every other one interrupted.
+// Makes every write short and interrupts every other one.
 int stutter(FileStep step, std::size_t* nbytes) {
   if (step != FileStep::write) return 0;
   if (*nbytes > 3) *nbytes = 3;
@@ -92,8 +92,8 @@ TEST_CASE("a fault at any step of a write leaves the old or the new file, comple
   CHECK(get_file(path) == "one two three");
 }
 
-// What survives a power failure is what was flushed before: the data before the new name, the new name
-// before commit() returns.
+// What survives a power failure is what was flushed: the data before the rename, and the rename before commit()
+// returns.
 TEST_CASE("the data are on the disk before the name changes, and the name before commit returns") {
   const TempDir dir;
   const WithHook hook(record);
@@ -113,7 +113,7 @@ TEST_CASE("short and interrupted writes are continued") {
 TEST_CASE("D1: a full disk leaves the old file") {
   const TempDir dir;
   CHECK_THROWS_WITH(AtomicFile("/dev/full"), Contains("not a regular file"));
-  // The real thing needs a small file system; the injected ENOSPC above covers every step.
+  // A real ENOSPC test needs a small file system; the injected ENOSPC above covers every step.
   put_file(dir / "f", "old");
   const WithHook hook(nth_fault);
   fault_at = 1;
@@ -216,7 +216,8 @@ TEST_CASE("quote: what a file says cannot break a message or a terminal") {
   CHECK(io::quote("a.b") == "\"a.b\"");
   CHECK(io::quote("\x1b[2J\n\"") == "\"\\x1b[2J\\x0a\\x22\"");
   CHECK(io::quote(std::string(1000, 'x')).size() < 110);
-  // UTF-8 passes, but for controls of terminals (U+009B begins their sequences); whatever is none is escaped.
+  // Valid UTF-8 is passed through, except terminal control characters (U+009B starts their sequences); invalid bytes
+  // are escaped.
   CHECK(io::quote("\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8d\xb0") == "\"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8d\xb0\"");
   CHECK(io::quote("\xc2\x9b" "2J") == "\"\\xc2\\x9b2J\"");
   for (const char* bytes : {"\xff", "\x80", "\xc3", "\xc0\x80", "\xe2\x82", "\xe0\x80\x80", "\xed\xa0\x80",
@@ -264,7 +265,7 @@ TEST_CASE("progress: on a terminal, one line that is wiped at the end") {
   ::close(terminal);
   std::string text;
   char piece[4096];
-  // What the terminal got arrives in pieces, and late ones; once it is closed and all is read, read() fails.
+  // Terminal output arrives in pieces and with delay; once the terminal is closed and everything is read, read() fails.
   for (ssize_t n; (n = ::read(master, piece, sizeof piece)) > 0;) text.append(piece, static_cast<std::size_t>(n));
   ::close(master);
   CHECK_THAT(text, Contains("999/1000"));

@@ -1,5 +1,6 @@
-// Kernels go different ways by size: vectors side by side, short rows, few planes. Each way gives the bits of the plain
-// one, which is had by asking for a part, or for operands that are written out. ctest runs it on each instruction set.
+// Kernels choose different code paths by size: SIMD vectors, short rows, few planes. Each path gives the bits of the
+// plain one, which is selected by asking for a part, or with explicitly expanded operands. ctest runs it on each
+// instruction set.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -106,7 +107,7 @@ TEST_CASE("the remainder of a division is exact for quotients of any size") {
     std::uniform_real_distribution<C> mantissa(1, 2);
     for (int i = 0; i < 40000; ++i) {
       const C y = std::ldexp(mantissa(random), static_cast<int>(random() % 40) - 20);
-      // quotients around each power of two up to some that no vector divides, and those a rounding away from an integer
+      // quotients around each power of two, up to some beyond the vector path, and those within rounding of an integer
       const int power = static_cast<int>(random() % (static_cast<unsigned>(digits) + 12)) - 6;
       C x = i % 2 ? y * std::ldexp(mantissa(random), power) : y * std::trunc(std::ldexp(mantissa(random), power));
       for (std::uint64_t step = random() % 3; step > 0; --step) x = std::nextafter(x, C(0));
@@ -441,7 +442,7 @@ TEST_CASE("gradients of softmax of rows of halves are rounded once, wherever the
           f(leaf).backward(grad);
           return leaf.grad();
         };
-        // The saved result has been rounded, too, as that of f64 is not.
+        // The saved result has been rounded too, unlike that of f64.
         const Tensor got = gradient(x, g), wanted = gradient(cast(x, f64), cast(g, f64));
         CHECK(difference(got, wanted, {dtype == bf16 ? 4e-2 : 5e-3, dtype == bf16 ? 4e-2 : 5e-3}) == "");
         CHECK(same_bits(gradient(x, transpose(contiguous(transpose(g)))), got));
@@ -480,7 +481,7 @@ TEST_CASE("integers are divided exactly whatever their size") {
     for (std::size_t i = 0; i < a.size(); ++i) wrong += by_seven[i] != (a[i] % 7 + 7) % 7;
     CHECK(wrong == 0);
   }
-  // The largest and smallest of i32, which all divide as i64; the largest of i64 among others, one by one.
+  // The extremes of i32, which are all divided as i64; the largest i64 among other values is divided one by one.
   std::vector<std::int32_t> s, d;
   for (const std::int32_t a : {INT32_MIN, INT32_MIN + 1, -7, -1, 0, 1, 7, INT32_MAX - 1, INT32_MAX})
     for (const std::int32_t b : {INT32_MIN, -7, -2, -1, 1, 2, 7, INT32_MAX}) s.push_back(a), d.push_back(b);

@@ -1,6 +1,6 @@
-// kill -9 while a checkpoint is being saved: what is on the disk is the previous or a later checkpoint,
-// complete. Two ways: at a random moment, and at every single step of a save in turn.
-// $MANTISSA_KILL_TRIALS sets the number of random kills (scripts/kill_test.sh asks for 200).
+// kill -9 while a checkpoint is being saved: the file on disk is the previous or a later checkpoint, complete. Two
+// variants: at a random moment, and at every single step of a save in turn. $MANTISSA_KILL_TRIALS sets the number of
+// random kills (scripts/kill_test.sh uses 200).
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t elements = 256 * 1024;  // a file of 2 MB
 
-// Every element of every tensor says which step it is of, so a mixture of two steps would be seen.
+// Every element of every tensor encodes its step, so a mixture of two steps would be detected.
 io::Checkpoint at_step(std::int64_t step, std::int64_t count) {
   io::Checkpoint c;
   for (const char* name : {"weight", "exp_avg"}) {
@@ -35,7 +35,7 @@ io::Checkpoint at_step(std::int64_t step, std::int64_t count) {
   return c;
 }
 
-// The step of the checkpoint at `path`; throws when it is not complete and consistent.
+// The step of the checkpoint at `path`; throws if it is incomplete or inconsistent.
 std::int64_t step_on_disk(const std::string& path) {
   const io::Checkpoint c = io::load_checkpoint(path);
   const std::int64_t step = std::stoll(c.text("step"));

@@ -1,4 +1,4 @@
-// Sizes at which kernels of the CPU take another way than at those of the registry's samples: the same results.
+// CPU kernels at sizes that select other code paths than the registry's samples: the same results.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -84,7 +84,7 @@ TEST_CASE("transposed convolutions of halves with a bias are rounded once") {
         return conv_transpose2d(v[0], v[1], v[2], {.stride = {stride, stride}, .padding = {1, 1}});
       };
       const Tensor y = run(x), wanted = run(exact);
-      // Winograd's sums are less exact than a product's (docs/experiments.md).
+      // Winograd is less accurate than a matrix product (docs/experiments.md).
       CHECK(difference(y.detach(), wanted.detach(), tolerance_for(dtype, stride == 1 ? 4000 : 216)) == "");
       const Tensor g = drawn(y.sizes(), 4, dtype), wide = cast(g, f64);
       const std::vector<Tensor> d = grad(std::span(&y, 1), x, std::span(&g, 1)),

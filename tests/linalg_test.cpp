@@ -1,6 +1,6 @@
-// Decompositions at the sizes that programs have: what they are made of makes the matrix again, orthonormal columns are
-// orthonormal, to errors that grow as n eps; batches are their matrices; bits do not depend on the number of threads;
-// NaN comes to an end. Small sizes, every device: cuda_linalg_test.cpp; values and gradients: golden_ops_test.cpp.
+// Decompositions at realistic sizes: the factors multiply to the original matrix, orthonormal columns are orthonormal,
+// with errors that grow as n eps; batches equal separate matrices; bits do not depend on the number of threads; NaN
+// terminates. Small sizes, every device: cuda_linalg_test.cpp; values and gradients: golden_ops_test.cpp.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -29,7 +29,7 @@ double epsilon(const Tensor& x) { return x.dtype() == f64 ? 0x1p-53 : 0x1p-24; }
 double norm_of(const Tensor& x) { return x.numel() == 0 ? 0 : norm(x.to(f64)).item<double>(); }
 Tensor identity(std::int64_t n, const Tensor& like) { return eye(n, {.dtype = like.dtype()}); }
 
-// |got - expected| in units of n eps |expected|; of a backward stable method a few.
+// |got - expected| in units of n eps |expected|; a few for a backward stable method.
 double error(const Tensor& got, const Tensor& expected) {
   const auto n = static_cast<double>(std::max<std::int64_t>(1, expected.size(-1)));
   return norm_of(got - expected) / (n * epsilon(expected) * std::max(norm_of(expected), 1e-300));
@@ -68,7 +68,7 @@ void check_all(const Tensor& a) {  // [..., m, n]
   const LuResult l = lu(a);
   CHECK(error(matmul(l.p, matmul(l.l, l.u)), a) < few);
   CHECK(max(abs(l.l)).item<double>() == 1);
-  // solve: the residual is small beside |a| |x|, whatever the condition.
+  // solve: the residual is small relative to |a| |x|, whatever the condition number.
   const Tensor x = solve(a, b);
   CHECK(norm_of(matmul(a, x) - b) < few * static_cast<double>(n) * epsilon(a) * norm_of(a) * norm_of(x));
   const Tensor positive = matmul(a, transpose(a)) + identity(n, a);
@@ -78,7 +78,7 @@ void check_all(const Tensor& a) {  // [..., m, n]
   for (const bool upper : {false, true}) {
     const Tensor t = upper ? transpose(c) : c, y = solve_triangular(t, b, upper);
     CHECK(norm_of(matmul(t, y) - b) < few * static_cast<double>(n) * epsilon(a) * norm_of(t) * norm_of(y));
-    // What stands in the other triangle is not read.
+    // The other triangle is not read.
     const Tensor other = t + (upper ? tril(b, -1) : triu(b, 1));
     CHECK(same_bits(solve_triangular(other, b, upper), y));
   }
@@ -94,7 +94,7 @@ void check_all(const Tensor& a) {  // [..., m, n]
 TEST_CASE("decompositions of hundreds of rows, and of batches, to errors of n eps, in both dtypes") {
   INFO("seed " << new_seed());
   for (const Dtype dtype : {f32, f64}) {
-    // Around the sizes of blocks and panels (16, 32, 64), and where the halves are unequal.
+    // Around the sizes of blocks and panels (16, 32, 64), and sizes that split unevenly.
     for (const Dims& sizes : {Dims{31, 31}, Dims{32, 32}, Dims{33, 33}, Dims{65, 65}, Dims{129, 129}, Dims{300, 300},
                               Dims{401, 401}, Dims{300, 40}, Dims{40, 300}, Dims{130, 100}, Dims{100, 130},
                               Dims{50, 8, 8}, Dims{3, 2, 70, 70}, Dims{5, 3, 9}, Dims{4, 1, 1}})
@@ -123,7 +123,7 @@ TEST_CASE("singular values that are given come back: falling over many powers of
       CHECK(skewness(e.vectors) < few);
     }
     CHECK(matrix_rank(matmul(u * unsqueeze(steps, 0), v)).item<int>() == 80);
-    // Of a matrix without full rank pinv is that of what it has; with it, QR finds the same.
+    // Without full rank pinv inverts a on its range only; with full rank it equals the QR solution.
     const Tensor thin = randn({90, 30}, o), lacking = matmul(thin, transpose(thin)), p = pinv(lacking);
     CHECK(error(matmul(matmul(lacking, p), lacking), lacking) < 1e3);
     CHECK(error(matmul(pinv(thin), thin), identity(30, thin)) < 100);
@@ -158,7 +158,7 @@ void check_eig(const Tensor& a) {  // [..., n, n]
     ++i;
   }
 }
-// The real parts of eigenvalues, rising.
+// The real parts of eigenvalues, ascending.
 Tensor sorted_real(const Tensor& a) { return sort(real(eigvals(a)), -1).values; }
 
 }  // namespace

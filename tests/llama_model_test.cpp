@@ -1,7 +1,7 @@
-// samples/common/llama_model.h against transformers, which made the folders and wrote down what their models compute
-// (tests/golden/llama.py): Llama 3 with scaled turns, one with biases everywhere, Mistral with a window shorter than
-// the text, Qwen 2, Qwen 3. Logits, the losses of five steps of SGD, and writing with a cache against the whole at
-// once.
+// samples/common/llama_model.h compared with transformers, which made the model folders and recorded its results
+// (tests/golden/llama.py): Llama 3 with scaled rotary frequencies, one with biases everywhere, Mistral with a window
+// shorter than the text, Qwen 2, Qwen 3. Logits, the losses of five SGD steps, and cached generation compared with the
+// whole sequence at once.
 #include "samples/common/llama_model.h"
 
 #include "autograd/grad_mode.h"

@@ -1,5 +1,5 @@
-// The loader: the same batches for any number of threads, exact resume, exceptions that arrive where
-// the batch is due, and no way to hang.
+// The data loader: the same batches for any number of threads, exact resume, exceptions that arrive with the batch they
+// belong to, and no deadlocks.
 #include "data/loader.h"
 
 #include <atomic>
@@ -22,7 +22,7 @@ using data::Loader;
 
 namespace {
 
-// Sample i is a 1x2x2 picture of the byte i, with label i.
+// Sample i is a 1x2x2 image of the byte i, with label i.
 class Counting : public data::Source {
  public:
   explicit Counting(std::int64_t n, std::int64_t broken = -1) : n_(n), broken_(broken) {}
@@ -42,14 +42,14 @@ data::Pipeline counting(std::int64_t n, std::int64_t broken = -1) {
   return data::Pipeline(std::make_shared<Counting>(n, broken));
 }
 
-// Labels and pixels of a batch, to compare.
+// Labels and pixels of a batch, for comparison.
 std::vector<double> content(const Batch& b) {
   std::vector<double> v = b.label.to_vector<double>();
   for (const double x : b.image.to_vector<double>()) v.push_back(x);
   return v;
 }
 
-// A pipeline in which everything random is switched on.
+// A pipeline with all random transforms enabled.
 Loader random_loader(int threads, int prefetch = 4) {
   return data::Pipeline(data::synthetic_digits(100, 3))
       .shuffle(7).random_flip().random_crop(3).batch(16).threads(threads).prefetch(prefetch).loader();
@@ -262,8 +262,8 @@ TEST_CASE("permutation: complete, different by seed and epoch, and fair") {
   CHECK(data::permutation(1000, 1, 0) == data::permutation(1000, 1, 0));
   CHECK(data::permutation(1000, 1, 0) != data::permutation(1000, 1, 1));
   CHECK(data::permutation(1000, 1, 0) != data::permutation(1000, 2, 0));
-  // Each of the 24 orders of four items should come up a 24th of the time (chi-squared, 23 degrees of
-  // freedom: 49.7 is exceeded once in a thousand; the seed is fixed).
+  // Each of the 24 orders of four items should occur 1/24 of the time (chi-squared, 23 degrees of freedom: 49.7 is
+  // exceeded once in a thousand; the seed is fixed).
   std::vector<int> counts(256);
   for (std::uint64_t epoch = 0; epoch < 24'000; ++epoch) {
     const auto p = data::permutation(4, 5, epoch);

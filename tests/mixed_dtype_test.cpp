@@ -1,6 +1,6 @@
-// Operands of two dtypes: the result is what both would give in the dtype they promote to, and so is the gradient of
-// either one, which is rounded once, to the dtype of the operand. Also the points at which a quotient or a product by
-// itself has no derivative but the function has.
+// Operands of two dtypes: the result equals that of both cast to the promoted dtype, and so does the gradient of each
+// operand, which is rounded once, to the operand's dtype. Also points where a quotient or product inside a function has
+// no derivative but the function does.
 #include <cmath>
 #include <limits>
 
@@ -123,7 +123,7 @@ TEST_CASE("rms_norm of halves adds the epsilon of f32, in which it is computed")
 
 TEST_CASE("a tensor without dimensions yields to one that has some: torch.result_type") {
   const Dtype all[] = {f64, f32, f16, bf16, i64, i32, u8, boolean};
-  // Of a tensor with dimensions (the row) and one without (the column), as PyTorch 2.15 printed it.
+  // A tensor with dimensions (the row) and a 0-d one (the column): values printed by PyTorch 2.15.
   const Dtype expected[8][8] = {
       {f64, f64, f64, f64, f64, f64, f64, f64},
       {f32, f32, f32, f32, f32, f32, f32, f32},
@@ -148,7 +148,7 @@ TEST_CASE("a tensor without dimensions yields to one that has some: torch.result
       CHECK((x == y).dtype() == boolean);
     }
   }
-  // Through operators made of others, and with the gradient of each in its own dtype.
+  // Through composed operators, with each gradient in its own dtype.
   Tensor image = ones({3}, {.dtype = bf16, .requires_grad = true}), temperature = scalar(2, {.requires_grad = true});
   CHECK(lerp(image, image * 2, temperature).dtype() == bf16);
   CHECK(hypot(image, temperature).dtype() == bf16);

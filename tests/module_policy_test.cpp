@@ -1,5 +1,5 @@
-// Policies by module: which operator belongs to which module, patterns of paths, what wins, JSON, threads and
-// checkpoints; weights that a steady step does not cast; memory per dtype. Next: tests/autocast_policy_test.cpp.
+// Policies by module: mapping of operators to modules, path patterns, precedence, JSON, threads and checkpoints;
+// weights that a steady step does not cast; memory per dtype. Next: tests/autocast_policy_test.cpp.
 #include <map>
 #include <set>
 #include <thread>
@@ -245,7 +245,7 @@ struct Gpt {
   Tensor operator()(const Tensor& tokens) const { return head(norm(body(token(tokens), {.is_causal = true}))); }
 };
 
-// Counts what operators cast of parameters without their shadows: views and slices.
+// Counts casts of parameters that bypass their shadows: views and slices.
 struct Watch final : amp::Observer {
   explicit Watch(const std::vector<Tensor>& parameters) : Observer(false) {
     for (const Tensor& p : parameters) memory.insert(p.storage().get());

@@ -1,5 +1,5 @@
-// Layers for sequences, attention and images, and the operators behind them: golden numbers of
-// PyTorch 2 on inputs made by a formula, and properties that need no golden numbers.
+// Layers for sequences, attention and images, and the operators behind them: golden numbers from PyTorch 2 on inputs
+// made by a formula, and properties that need no golden numbers.
 #include <cmath>
 
 #include "autograd/backward.h"
@@ -18,7 +18,7 @@
 
 using namespace mantissa;
 
-// One number is for every dimension, several are for one each.
+// A single number applies to all dimensions; several apply to one each.
 static_assert(Conv2dOptions{.padding = 1}.padding == PerDim<2>{1, 1});
 static_assert(Conv2dOptions{.stride = {2, 1}}.stride == PerDim<2>{2, 1} && Conv2dOptions{}.stride == PerDim<2>{1, 1});
 static_assert(Pool3dOptions{.stride = {2}}.stride == PerDim<3>{2, 2, 2});
@@ -36,7 +36,7 @@ Tensor ramp(const Dims& sizes, double start = 0) {
   for (std::int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = std::sin(start + static_cast<double>(i));
   return t;
 }
-// Parameter i of a module becomes half of ramp(10 i).
+// Sets parameter i of a module to half of ramp(10 i).
 template <class M> M filled(M module) {
   nn::to(module, f64);
   const NoGrad no_grad;
@@ -217,7 +217,7 @@ TEST_CASE("operators that undo each other do") {
   CHECK(same_bits(pad(pad(x, {1, 2, 3, 0}, "reflect"), {-1, -2, -3, 0}), x));
   CHECK(same_bits(stack(unbind(x, 2), 2), x));
   CHECK(same_bits(cat(chunk(x, 3, 3), 3), x));
-  // Every pixel is in 9 windows, but for the border.
+  // Every pixel is in 9 windows, except at the border.
   const Tensor counted = fold(unfold(ones_like(x), {3, 3}, {.padding = {1, 1}}), {4, 6}, {3, 3}, {.padding = {1, 1}});
   CHECK(counted[{0, 0, 1, 1}].item<double>() == 9);
   CHECK(counted[{1, 7, 0, 0}].item<double>() == 4);

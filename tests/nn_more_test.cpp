@@ -1,5 +1,5 @@
-// Layers, losses and functions beyond those of nn_layers_test.cpp: numbers of PyTorch 2 on inputs made by a
-// formula, names of parameters, and what is refused.
+// Layers, losses and functions beyond those of nn_layers_test.cpp: numbers from PyTorch 2 on inputs made by a formula,
+// parameter names, and errors.
 #include <cmath>
 
 #include "autograd/backward.h"
@@ -38,7 +38,7 @@ Tensor ramp(const Dims& sizes, double start = 0) {
   for (std::int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = std::sin(start + static_cast<double>(i));
   return t;
 }
-// Parameter i of a module becomes half of ramp(10 i).
+// Sets parameter i of a module to half of ramp(10 i).
 template <class M> M filled(M module) {
   nn::to(module, f64);
   const NoGrad no_grad;
@@ -241,7 +241,7 @@ TEST_CASE("attention with learned and empty keys, projected LSTM, stacks with a 
 
 namespace {
 
-// y, h and c of sequences of different lengths in one call, beside each sequence by itself.
+// y, h and c of sequences of different lengths in one call, compared with each sequence separately.
 template <class M> void check_lengths(const M& layer, const Dims& x_sizes, const std::vector<std::int64_t>& lengths) {
   const auto parts = [](const auto& r) {
     std::vector<Tensor> t{r.output, r.h};

@@ -1,4 +1,4 @@
-// Modules: what MANTISSA_FIELDS sees, names, initialisation, moving, copying, saving.
+// Modules: the members that MANTISSA_FIELDS finds, names, initialization, moving, copying, saving.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -77,7 +77,7 @@ struct NoClone {  // a constructor and no clone() const
   Tensor operator()(const Tensor& x) const { return a(x); }
 };
 
-// --- what must not compile, asked for without failing to compile ---
+// --- code that must not compile, tested without a compile error ---
 struct ForgetsSubmodule {
   nn::Linear listed{1, 1}, forgotten{1, 1};
   MANTISSA_FIELDS(listed)

@@ -1,5 +1,4 @@
-// A net's modules by type (nn/for_each.h), and calls with other tensors in the place of its parameters
-// (nn/functional_call.h).
+// A model's modules by type (nn/for_each.h), and calls with substituted parameters (nn/functional_call.h).
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Batch norm's running statistics: the one operator that changes an input.
+// Batch norm's running statistics: the only operator that modifies an input.
 #include <cmath>
 
 #include "autograd/backward.h"
@@ -60,7 +60,7 @@ TEST_CASE("batch norm in training works without running statistics, and refuses 
 }
 
 namespace {
-// The largest error of y, in parts of the reference's mean size.
+// The largest error of y, relative to the reference's mean magnitude.
 double error_of(const Tensor& y, const Tensor& reference) {
   return (max(abs(y.to(f64) - reference)) / mean(abs(reference))).item();
 }

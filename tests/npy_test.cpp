@@ -1,5 +1,5 @@
-// NumPy's files: those that NumPy wrote (tests/golden/files.py) are read, ours come back bit for bit, and the list of
-// bad files (N1 to N12) is refused by one message that names the file.
+// NumPy files: those that NumPy wrote (tests/golden/files.py) are read, ours round-trip bitwise, and the list of bad
+// files (N1 to N12) is rejected with one message that names the file.
 #include "io/npy.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// Models with inputs and the results to expect, in the layout of the ONNX standard's own tests: FOLDER/NAME/model.onnx
-// beside FOLDER/NAME/test_data_set_K/input_I.pb and output_I.pb. tests/golden/onnx_examples.py writes them.
+// Models with inputs and expected results, in the layout of the ONNX standard's own tests: FOLDER/NAME/model.onnx next
+// to FOLDER/NAME/test_data_set_K/input_I.pb and output_I.pb. tests/golden/onnx_examples.py writes them.
 #pragma once
 
 #include <cmath>
@@ -16,10 +16,10 @@ namespace mantissa::test {
 struct ExampleResult {
   enum Kind { passed, refused, failed } kind = passed;
   std::string why;
-  double error = 0;  // the largest difference from what was expected
+  double error = 0;  // the largest difference from the expected value
 };
 
-// How far y is off, in units of atol + rtol * |expected|; the largest difference itself into `error`.
+// The largest error of y in units of atol + rtol * |expected|; the largest absolute difference is stored in `error`.
 inline double distance(const Tensor& y, const Tensor& expected, double rtol, double atol, double& error) {
   const std::vector<double> a = y.to_vector<double>(), b = expected.to_vector<double>();
   double worst = 0;

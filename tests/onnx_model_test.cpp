@@ -1,6 +1,6 @@
-// nn::OnnxModel: nets that were saved come back and train, files by hand (tests/onnx_writer.h) are run or refused, and
-// no bytes whatever do harm. That every operator that can be saved is read back is in tests/onnx_test.cpp; the
-// standard's own examples and nets of torch.onnx.export run with $MANTISSA_ONNX_EXAMPLES, of onnx_examples_test.sh.
+// nn::OnnxModel: saved models load and train, handwritten files (tests/onnx_writer.h) run or are refused, and arbitrary
+// bytes do no harm. That every exportable operator can be read back is tested in tests/onnx_test.cpp; the standard's
+// own examples and models of torch.onnx.export run with $MANTISSA_ONNX_EXAMPLES, from onnx_examples_test.sh.
 #include "nn/onnx_model.h"
 
 #include <cstdlib>
@@ -112,7 +112,7 @@ TEST_CASE("a net that was saved comes back: results, names, statistics") {
   const Tensor x = randn({3, 1, 8, 8});
   CHECK(all_close(twice(x), back(x).to(f64), {1e-6, 1e-6}));
 
-  // state goes in and out by name, and a clone is independent
+  // state is loaded and saved by name, and a clone is independent
   nn::OnnxModel copy = nn::clone(back);
   nn::save(back, dir / "state.safetensors");
   {
@@ -157,7 +157,7 @@ TEST_CASE("a net from a file trains, under autocast, and its statistics follow")
     nn::eval(net);
     CHECK(same_bits(net(x), net(x)));
   }
-  // The gradients are those of the net that it was.
+  // The gradients equal those of the original model.
   Cnn net;
   nn::eval(net);
   nn::save_onnx(net, dir / "b.onnx", {randn({2, 1, 8, 8})});
@@ -252,19 +252,19 @@ TEST_CASE("shapes are computed on the host, and opsets differ") {
   const Tensor x = randn({2, 2, 2});
   CHECK(all_close(one(softmax_of(13), {x}), softmax(x.to(f64), 1), {1e-5, 1e-6}));
   CHECK(all_close(one(softmax_of(11), {x}), reshape(softmax(reshape(x.to(f64), {2, 4}), 1), {2, 2, 2}), {1e-5, 1e-6}));
-  // Axes that are an input now were an attribute.
+  // Axes that are an input now were an attribute in older opsets.
   std::string axes;
   put_integer(axes, 8, 0);
   const std::string old = node("Unsqueeze", {"x"}, {"y"}, {field(1, "axes") + axes + field(20, 7)});
   CHECK(one(model(input("x") + old + output("y"), 11), {randn({3})}).sizes() == Dims{1, 3});
   const std::string fresh = initialiser("axes", tensor({0})) + node("Unsqueeze", {"x", "axes"}, {"y"});
   CHECK(one(model(input("x") + fresh + output("y"), 13), {randn({3})}).sizes() == Dims{1, 3});
-  // Backwards, and beyond both ends.
+  // Negative steps, and out of range at both ends.
   const std::string back = initialiser("a", tensor({-1})) + initialiser("b", from_data(Ints{INT64_MIN}, {1})) +
                            initialiser("c", tensor({0})) + initialiser("d", tensor({-2})) +
                            node("Slice", {"x", "a", "b", "c", "d"}, {"y"});
   CHECK(ints(one(model(input("x", i64) + back + output("y")), {arange(5)})) == Ints{4, 2, 0});
-  // Integers are divided towards 0.
+  // Integer division truncates towards 0.
   const std::string division = model(input("x", i64) + input("z", i64) + node("Div", {"x", "z"}, {"y"}) + output("y"));
   CHECK(ints(one(division, {tensor({7, -7, 7}), tensor({2, 2, -2})})) == Ints{3, -3, -3});
 }
@@ -436,7 +436,7 @@ TEST_CASE("what cannot be run is refused when it is loaded, all of it in one mes
   std::string nine;
   for (int i = 0; i < 9; ++i) nine += field(1, 1);
   says(model(x + field(5, nine + field(2, 1) + field(8, "w") + field(9, "1234"))), "at most 8 are supported");
-  // Without end: graphs in graphs, functions that call themselves or double their caller's work each time.
+  // Unbounded recursion: nested graphs, functions that call themselves or double the work at each call.
   std::string deep = output("x");
   for (int i = 0; i < 60; ++i) deep = node("If", {"x"}, {"y"}, {graph_attribute("then_branch", deep)});
   says(model(x + deep), "more than 32 deep");
@@ -470,7 +470,7 @@ TEST_CASE("a call with the wrong tensors says what the file wants, one that fail
   says([&] { nn::OnnxModel(fine.path)(k.to(f32)); }, "has 2 results; net({x}) gives them as a vector");
 }
 
-// Files that were valid, with bytes changed: an Error or a net, and nothing else.
+// Valid files with modified bytes: an Error or a model, and nothing else.
 TEST_CASE("damaged files do no harm") {
   const TempDir dir;
   Cnn cnn;
@@ -522,7 +522,7 @@ TEST_CASE("damaged files do no harm") {
   CHECK(loaded > 0);
 }
 
-// Skipped unless $MANTISSA_ONNX_EXAMPLES names a folder: the standard's examples or nets of torch.onnx.export.
+// Skipped unless $MANTISSA_ONNX_EXAMPLES names a folder: the standard's examples or models of torch.onnx.export.
 TEST_CASE("examples of other programs") {
   const char* folder = std::getenv("MANTISSA_ONNX_EXAMPLES");
   if (!folder) return;

@@ -1,5 +1,5 @@
-// Reads back what io/onnx.h wrote, as far as tests look at it: protocol buffers field by field, and the rules that a
-// reader of ONNX relies on.
+// Reads files written by io/onnx.h, as far as tests need it: protocol buffers field by field, and the rules that ONNX
+// readers rely on.
 #pragma once
 
 #include <cstring>
@@ -54,7 +54,7 @@ struct OnnxFile {
   struct Node {
     std::string type;
     std::vector<std::string> inputs, outputs;
-    std::map<std::string, std::vector<std::int64_t>> ints;  // attributes that are integers, or lists of them
+    std::map<std::string, std::vector<std::int64_t>> ints;  // attributes that are integers or lists of them
   };
   struct Initialiser {
     std::int64_t dtype = 0;
@@ -64,7 +64,7 @@ struct OnnxFile {
   struct Port {
     std::string name;
     std::int64_t dtype = 0;
-    std::vector<std::string> sizes;  // numbers, or names
+    std::vector<std::string> sizes;  // numbers or names
   };
   std::int64_t ir_version = 0, opset = 0;
   std::vector<Node> nodes;
@@ -135,7 +135,7 @@ inline OnnxFile read_onnx(const std::string& path) {
       if (!file.initialisers.emplace(name, i).second) throw std::runtime_error("two initialisers " + name);
     }
   }
-  // Every value is made once, before it is used; initialisers are as long as their sizes say.
+  // Every value is produced once, before it is used; initializers have as many bytes as their shapes say.
   constexpr std::size_t widths[] = {0, 4, 1, 1, 2, 2, 4, 8, 0, 1, 2, 8, 4, 8, 8, 16, 2};
   std::set<std::string> known;
   const auto define = [&](const std::string& name) {

@@ -1,6 +1,6 @@
-// nn::save_onnx. Every operator of the registry is exported, or stands in a list of those that are not; what the files
-// contain is read back by tests/onnx_reader.h. With $MANTISSA_ONNX=FOLDER the files stay there, beside the results to
-// expect: tests/golden/onnx_runtime.py runs them in ONNX Runtime. $MANTISSA_ONNX_OPSET: another opset than 17.
+// nn::save_onnx. Every registered operator is exported, or is in a list of those that cannot be; tests/onnx_reader.h
+// reads the files back. With $MANTISSA_ONNX=FOLDER the files are kept, next to the expected results:
+// tests/golden/onnx_runtime.py runs them in ONNX Runtime. $MANTISSA_ONNX_OPSET: an opset other than 17.
 #include "nn/onnx.h"
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ using namespace mantissa::test;
 
 namespace {
 
-// The folder that files go to, and stay in where somebody wants them.
+// The output folder; kept if requested.
 struct Folder {
   TempDir own;
   std::string path = own.path();
@@ -27,7 +27,7 @@ struct Folder {
   std::string operator/(const std::string& name) const { return path + "/" + name; }
 };
 
-// Beside NAME.onnx NAME.npz: inputs, results in f64, and how far a result in f32 may be off.
+// NAME.npz next to NAME.onnx: inputs, results in f64, and tolerances for results in f32.
 void keep_results(const std::string& stem, const Tensors& inputs, const Tensors& expected, Tolerance t) {
   io::NamedTensors all;
   for (std::size_t i = 0; i < inputs.size(); ++i) all.emplace_back(concat("x", i), inputs[i]);
@@ -47,7 +47,7 @@ bool is_gradient(std::string_view name) {
   return name.ends_with("_backward") || name.ends_with("_grad") || name.ends_with("_backward_act");
 }
 
-// Reads the file back as a net: the same results, each rounded in its way.
+// Reads the file back as a model: the same results, up to rounding.
 void check_read_back(const std::string& path, const Tensors& inputs, const Tensors& expected, Tolerance t) {
   const nn::OnnxModel net(path);
   const Tensors y = net(std::span<const Tensor>(inputs));
@@ -62,7 +62,7 @@ void check_read_back(const std::string& path, const Tensors& inputs, const Tenso
   }
 }
 
-// Operators that cannot be exported, and why. The list must be exact.
+// Operators that cannot be exported, and the reason. The list must be exact.
 const std::map<std::string, std::string> refused = {
     {"adaptive_max_pool1d", "windows of several sizes"},
     {"adaptive_max_pool1d_with_indices", "windows of several sizes"},
@@ -150,7 +150,7 @@ const std::map<std::string, std::string> refused = {
     {"zeta", "ONNX has no such operator"},
 };
 
-// Exports one sample; "" or why it could not be.
+// Exports one sample; returns "" or the reason why it could not.
 std::string export_sample(const OpInfo& op, const Sample& s, std::size_t number, const Folder& folder,
                           std::size_t most = 9) {
   const Tensors x = prepared(s, f32);
@@ -222,7 +222,7 @@ TEST_CASE("operators are exported, or on the list of those that are not") {
   WARN(exported << " operators are exported, " << failed.size() << " are not");
 }
 
-// --- whole nets ---
+// --- whole models ---
 namespace {
 
 struct Cnn {
@@ -356,7 +356,7 @@ TEST_CASE("results, several inputs and constants") {
   CHECK(f.outputs[2].name == "output_2");
   CHECK(f.count("Identity") == 2);
 
-  // What nothing needs is left out.
+  // Unused values are left out.
   nn::save_onnx(net, folder / "r_dead.onnx", {x}, {}, [](const Tensor& a) {
     (void)sin(a);
     return cos(a);
@@ -444,7 +444,7 @@ TEST_CASE("what cannot be saved is refused with its reason") {
       {.input_names = {"a"}, .output_names = {"a"}}, {x}, [](const Tensor& t) { return sin(t); }, "used twice");
   refuses(
       {}, {x, x}, [](const Tensor& t) { return t; }, "does not take 2 tensors");
-  // Where in the net it is.
+  // The position in the model.
   struct Inner {
     nn::Linear first{3, 3};
     MANTISSA_FIELDS(first)
@@ -464,7 +464,7 @@ TEST_CASE("what cannot be saved is refused with its reason") {
                                     return einsum("bi,bi->b", {part, part});
                                   }),
                     Catch::Matchers::Contains("ran other operators"));
-  // An export that failed leaves nothing behind: the next one works, and so does everything else.
+  // A failed export leaves nothing behind: the next one works, and so does everything else.
   nn::save_onnx(net, folder / "yes.onnx", {x}, {}, [](const Tensor& t) { return sin(t); });
   nn::save_onnx(net, folder / "table.onnx", {x}, {}, [](const Tensor& t) { return t * svdvals(ones({3, 3})); });
   CHECK(!context().autocast.any());
@@ -500,7 +500,7 @@ TEST_CASE("sizes that depend on the batch follow it") {
     return x + from_data(table.to_vector<float>(), {5, 4}).slice(0, 0, x.size(1)).clone();
   });
   CHECK(begun.count("Slice") == 1);
-  // A table that is too short is an error where the file is used, not a result of fewer elements.
+  // A table that is too short is an error when the file is run, not a shorter result.
   file("s_windows.onnx", [](const Tensor& x) { return unfold(x, 1, 2, 1); });
   const nn::OnnxModel windows(folder / "s_windows.onnx");
   CHECK(windows(randn({2, 4, 4})).sizes() == Dims{2, 3, 4, 2});

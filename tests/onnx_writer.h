@@ -1,4 +1,4 @@
-// Writes small ONNX files by hand, valid ones and others, for tests/onnx_model_test.cpp.
+// Writes small ONNX files by hand, valid and invalid ones, for tests/onnx_model_test.cpp.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace mantissa::test::onnx_file {
 using namespace io::protobuf;
 using Names = std::vector<std::string>;
 
-// A field that is a message, a text or bytes.
+// A length-delimited field: a message, string or bytes.
 inline std::string field(int number, const std::string& bytes) {
   std::string s;
   put_bytes(s, number, bytes);
@@ -45,7 +45,7 @@ inline std::string graph_attribute(const std::string& name, const std::string& g
 inline std::string reference(const std::string& name, const std::string& to, int type) {
   return field(1, name) + field(21, to) + field(20, type);
 }
-// One field of a graph or a function: a node, attributes as above.
+// One field of a graph or function: a node, with attributes as above.
 inline std::string node_fields(const std::string& type, const Names& inputs, const Names& outputs,
                                const Names& attributes, const std::string& domain) {
   std::string s;
@@ -66,7 +66,7 @@ inline std::string tensor(const std::string& name, const Tensor& t) {
   return s + field(9, std::string(static_cast<const char*>(t.raw_data()), static_cast<std::size_t>(t.nbytes())));
 }
 inline std::string initialiser(const std::string& name, const Tensor& t) { return field(5, tensor(name, t)); }
-// A size is a number or a name.
+// Each size is a number or a name.
 inline std::string port(const std::string& name, Dtype dtype, const Names& sizes) {
   std::string shape;
   for (const std::string& s : sizes)

@@ -1,5 +1,5 @@
-// Every operator of the registry as a citizen: aliasing, empty inputs, autocast,
-// determinism, and how it takes part in differentiation. Read next: tests/strided_test.cpp.
+// General behaviour of every registered operator: aliasing, empty inputs, autocast, determinism, and participation in
+// differentiation. Read next: tests/strided_test.cpp.
 #include "amp/autocast.h"
 #include "core/parallel.h"
 #include "tests/op_testing.h"
@@ -42,8 +42,7 @@ TEST_CASE("inputs stay as they were, and only views share memory with them") {
   });
 }
 
-// Whatever the operator makes of inputs without elements or without dimensions: a result whose
-// gradient fits, or an Error.
+// The outcome for inputs without elements or without dimensions: a result with a matching gradient, or an Error.
 TEST_CASE("empty and zero-dimensional inputs work or are refused") {
   for_each_sample([](const OpInfo& op, const Sample& s) {
     const auto empty_rows = [](const Tensor& t) { return t.dim() > 0 ? t.slice(0, 0, 0).clone() : t; };

@@ -1,5 +1,5 @@
-// Every operator of the registry against what it means: its reference, numeric derivatives, f64 in
-// every dtype and on every instruction set, and its errors. Read next: tests/op_behaviour_test.cpp.
+// Correctness of every registered operator: against its reference, numeric derivatives, f64 in every dtype and on every
+// instruction set, and its errors. Read next: tests/op_behaviour_test.cpp.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -85,7 +85,7 @@ TEST_CASE("gradients agree with differences") {
 }
 
 namespace {
-// Results in `dtype` against f64 results of the same rounded inputs.
+// Results in `dtype` compared with f64 results of the same rounded inputs.
 void check_results(const OpInfo& op, const Sample& s, Dtype dtype, double length) {
   const Tensors x = prepared(s, dtype), exact = in_f64(x);
   const Tensors y = run(op, s, x), expected = run(op, s, exact);

@@ -1,5 +1,5 @@
-// What the generic operator tests share: walking the registry, preparing a sample's inputs, running
-// it, and its gradients. $MANTISSA_OP=softmax,matmul restricts every test to some operators.
+// Shared by the generic operator tests: iterating over the registry, preparing a sample's inputs, running it, and its
+// gradients. $MANTISSA_OP=softmax,matmul restricts every test to these operators.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline std::string describe_all(const Tensors& x) {
   return text;
 }
 
-// Calls f(op, sample) for every sample of every selected operator; a failure names both.
+// Calls f(op, sample) for every sample of every selected operator; failures name both.
 template <class F> void for_each_sample(F&& f) {
   MANTISSA_PRINT_SEED();
   for (const OpInfo& op : registry()) {
@@ -49,7 +49,7 @@ template <class F> void for_each_sample(F&& f) {
   }
 }
 
-// Copies of a sample's inputs, the floating ones in `dtype`.
+// Copies of a sample's inputs, with floating ones converted to `dtype`.
 inline Tensors prepared(const Sample& s, Dtype dtype) {
   Tensors x;
   for (const Tensor& t : s.inputs) x.push_back(!t.defined() ? t : t.is_floating() ? cast(t, dtype).clone() : t.clone());
@@ -60,7 +60,7 @@ inline Tensors in_f64(const Tensors& x) {
   for (const Tensor& t : x) y.push_back(t.defined() && t.is_floating() ? cast(t.detach(), f64).clone() : t);
   return y;
 }
-// Copies (or, when told so, the tensors themselves) that require a gradient where they can have one.
+// Copies (or, with copy = false, the tensors themselves) that require a gradient where possible.
 inline Tensors wanting_gradients(const OpInfo& op, const Tensors& x, bool copy = true) {
   Tensors y;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -75,18 +75,18 @@ inline Tensors leaves(const Tensors& x) {
   return y;
 }
 
-// The results; random operators draw the same numbers each time.
+// The results; random operators always draw the same numbers.
 inline Tensors run(const OpInfo& op, const Sample& s, const Tensors& x) {
   if (op.random) manual_seed(11);
   return s.call(x);
 }
 inline Tensors differentiable_results(const Tensors& y) { return leaves(y); }
 
-// d (results . v) / d (inputs that require a gradient), v seeded; undefined where there is none.
+// d (results . v) / d (inputs that require a gradient) with seeded v; undefined where there is no gradient.
 inline Tensors gradients(const OpInfo& op, const Sample& s, const Tensors& x, bool create_graph = false) {
   const Tensors y = run(op, s, x);
   Tensors roots, v;
-  for (std::size_t k = 0; k < y.size(); ++k) {  // v belongs to the result, whichever others there are
+  for (std::size_t k = 0; k < y.size(); ++k) {  // v depends only on the index of the result
     if (!y[k].requires_grad()) continue;
     roots.push_back(y[k]);
     v.push_back(cast(random_tensor(y[k].sizes(), 77 + k), y[k].dtype()));
@@ -99,8 +99,8 @@ inline bool can_differentiate(const OpInfo& op, const Sample& s) {
   return !leaves(x).empty() && !differentiable_results(run(op, s, x)).empty();
 }
 
-// How many elements of one input a result element depends on, at most: the length of the sums behind
-// it. Counted from gradients, so it follows from the operator's own definition.
+// The maximum number of elements of one input that a result element depends on: the length of its sums. Counted from
+// gradients, so it follows from the operator's own definition.
 inline double sum_length(const OpInfo& op, const Sample& s) {
   if (!can_differentiate(op, s)) return 1;
   const Tensors x = wanting_gradients(op, prepared(s, f64));
@@ -120,7 +120,7 @@ inline double sum_length(const OpInfo& op, const Sample& s) {
   }
   return length;
 }
-// The largest product of one element of each input.
+// The largest product of one element from each input.
 inline double scale_of(const Tensors& x) {
   double scale = 1;
   for (const Tensor& t : x) {

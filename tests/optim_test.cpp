@@ -1,5 +1,5 @@
-// Optimizers, schedules and clipping beside their numbers (tests/golden_optim_test.cpp): groups,
-// dtypes, layouts, state, errors.
+// Optimizers, schedules and clipping besides their numbers (tests/golden_optim_test.cpp): groups, dtypes, layouts,
+// state, errors.
 #include <unistd.h>
 
 #include <cmath>
@@ -47,8 +47,7 @@ void run(optim::Optimizer& opt, Tensor p, int from = 0, int to = steps) {
   }
 }
 
-// What `steps` steps make of a parameter that is alone; that these are PyTorch's numbers is
-// tests/golden_optim_test.cpp's.
+// The result of `steps` steps for a single parameter; tests/golden_optim_test.cpp checks these numbers against PyTorch.
 template <class Opt, class O> Tensor alone(const O& options) {
   Tensor p = initial();
   Opt opt({p}, options);
@@ -56,7 +55,7 @@ template <class Opt, class O> Tensor alone(const O& options) {
   return p.detach();
 }
 
-// What `f` writes to stderr.
+// Captures what `f` writes to stderr.
 template <class F> std::string stderr_of(const F& f) {
   std::FILE* const file = std::tmpfile();
   REQUIRE(file != nullptr);

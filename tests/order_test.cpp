@@ -1,5 +1,5 @@
-// Order and extremes against plain C++ on lengths that take every way through the kernels: short lines, lines sorted by
-// digits, long lines that all threads share, and what lies across memory.
+// Sorting and extremes compared with plain C++ on lengths that cover every kernel path: short lines, lines sorted by
+// radix sort, long lines shared by all threads, and strided lines.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,7 +15,7 @@ using namespace mantissa::test;
 
 namespace {
 
-// NaN counts as the largest.
+// NaN counts as the largest value.
 bool before(double a, double b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
 std::vector<std::int64_t> order_of(const std::vector<double>& x, bool descending) {
   std::vector<std::int64_t> at(x.size());

@@ -1,5 +1,5 @@
-// Memory that runs out, at every single allocation in turn: an error that can be caught, nothing half done, and a
-// process that goes on. (What oneDNN does where its own allocations fail is not ours: all is called once before.)
+// Out of memory at every single allocation in turn: an error that can be caught, no partial effects, and a process that
+// continues. (oneDNN's behaviour when its own allocations fail is out of scope: everything is called once before.)
 #include <cstdlib>
 #include <functional>
 #include <new>
@@ -34,7 +34,7 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 
-// Calls f with the n-th allocation failing and then `after`, for every n that f has. How many those are.
+// Calls f with the n-th allocation failing, followed by `after`, for every n. Returns the number of allocations.
 int with_every_failure(const std::function<void()>& f, const std::function<void()>& after) {
   for (int n = 0;; ++n) {
     INFO("allocation " << n);

@@ -1,5 +1,5 @@
-// Packed weights that inference keeps (core/packed_weights.h): never stale, freed with the weight, bounded, of the same
-// bits as without them, and usable by several threads.
+// Packed weights kept for inference (core/packed_weights.h): never stale, freed with the weight, bounded, bitwise equal
+// to results without them, and thread-safe.
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t gib = std::int64_t{1} << 30;
 
-// A layer of each kind that packs its weight: a convolution that oneDNN computes, a product of halves.
+// A layer of each kind that packs its weight: a convolution computed by oneDNN, a product in f16 or bf16.
 struct Layer {
   const char* name;
   Tensor x, weight;
@@ -202,7 +202,7 @@ TEST_CASE("packed weights: freed with the weight, and bounded") {
   set_packed_weights_limit(gib);
   CHECK_THROWS_WITH(set_packed_weights_limit(-1), Catch::Contains("needs at least 0 bytes"));
 
-  // Views of one storage are weights of their own; a program with ever new ones does not grow for ever.
+  // Views of the same storage count as separate weights; a program that keeps creating views does not grow for ever.
   const Tensor whole = cast(randn({400, 128}), bf16), x = cast(randn({40, 128}), bf16);
   {
     const InferenceMode on;

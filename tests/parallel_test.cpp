@@ -1,5 +1,5 @@
-// parallel_for: every item once, the same blocks for any number of threads, exceptions, nesting; and
-// large operators that give the same bits on 1, 2 and 3 threads.
+// parallel_for: every item exactly once, the same blocks for any number of threads, exceptions, nesting; and large
+// operators that give the same bits on 1, 2 and 3 threads.
 #include "core/parallel.h"
 
 #include <algorithm>
@@ -82,8 +82,8 @@ TEST_CASE("nested calls run serially and workers see the caller's modes") {
 }
 
 TEST_CASE("denormals are flushed in workers and in new threads, unless switched off") {
-  // How many results of a kernel have bits set: 1e-30 * 1e-10 is below the normal range. Bits, because
-  // a comparison of floats would see a denormal as 0 while flushing is on.
+  // The number of kernel results with nonzero bits: 1e-30 * 1e-10 is below the normal range. Bits, because a float
+  // comparison would see a denormal as 0 while flushing is on.
   const auto survivors = [] {
     const std::vector<float> v = (full({100000}, 1e-30) * full({100000}, 1e-10)).to_vector<float>();
     return std::count_if(v.begin(), v.end(), [](float x) { return std::bit_cast<std::uint32_t>(x) != 0; });

@@ -1,5 +1,5 @@
-// Gradients of parts (autograd/part.h): whatever parts come, in whatever order, beside whole gradients or alone, the
-// sum is that of a recorded backward, where each is written into zeros and all are added.
+// Gradients of slices (autograd/part.h): for any slices in any order, with or without gradients of the whole, the sum
+// equals that of a recorded backward, where each is written into zeros and all are added.
 #include <functional>
 
 #include "mantissa.h"
@@ -11,11 +11,11 @@ namespace {
 
 using Uses = std::vector<std::function<Tensor(const Tensor&)>>;
 
-// Whole numbers, so that sums are exact in any order.
+// Integers, so that sums are exact in any order.
 Tensor whole_numbers(const Dims& sizes, Dtype dtype) {
   return cast(floor(randn(sizes) * 3), dtype);
 }
-// The gradient of all uses of 2 * x, by either way.
+// The gradient of all uses of 2 * x, by either method.
 Tensor gradient(const Uses& uses, Dtype dtype, bool recorded) {
   manual_seed(test::seed());
   const Tensor x = whole_numbers({3, 12, 2}, dtype).requires_grad_();

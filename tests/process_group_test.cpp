@@ -1,5 +1,5 @@
-// Process groups: what the ranks compute together, to the bit; and what each of them is told when something is wrong.
-// Ranks are threads here; tests/mantissa_run_test.sh has processes.
+// Process groups: collective results, bitwise; and the error that each rank gets when something is wrong. Ranks are
+// threads here; tests/mantissa_run_test.sh uses processes.
 #include "io/process_group.h"
 
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ using std::chrono::seconds;
 
 namespace {
 
-// What rank r brings: numbers of both signs and several magnitudes, another for each rank.
+// The input of rank r: numbers of both signs and several magnitudes, different for each rank.
 Tensor input_of(int rank, const Dims& sizes, Dtype dtype) {
   const std::int64_t n = numel_of(sizes);
   std::vector<double> v(static_cast<std::size_t>(n));
@@ -38,7 +38,7 @@ Tensor input_of(int rank, const Dims& sizes, Dtype dtype) {
   return dtype == boolean ? t.to(i64) == Tensor(1) : t.to(dtype);
 }
 
-// In the order of the ranks, halves in f32.
+// In rank order; f16 and bf16 in f32.
 Tensor expected_reduction(int ranks, const Dims& sizes, Dtype dtype, ReduceOp op) {
   const Dtype wide = is_half(dtype) ? f32 : dtype == boolean ? u8 : dtype;
   Tensor sum = input_of(0, sizes, dtype).to(wide);
@@ -237,7 +237,7 @@ TEST_CASE("broadcast, all_gather, reduce_scatter and barrier") {
       check(same_bits(part, whole.slice(0, n * group.rank(), n * (group.rank() + 1))), "reduce_scatter of ", x);
       check(same_bits(x, before), "reduce_scatter writes to its argument");
     }
-    // strided tensors are reduced where they are
+    // strided tensors are reduced in place
     const Tensor whole = input_of(group.rank(), {50, 60}, f32), columns = whole.slice(1, 0, 60, 7);
     group.all_reduce(columns);
     check(same_bits(columns, expected_reduction(ranks, {50, 60}, f32, ReduceOp::sum).slice(1, 0, 60, 7)), "strided");

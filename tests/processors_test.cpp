@@ -1,4 +1,4 @@
-// How many threads can run: cores, affinity and the quotas of control groups, on machines made up of files.
+// The number of usable processors: cores, affinity and control group quotas, on simulated system files.
 #include "core/processors.h"
 
 #include <sched.h>

@@ -1,5 +1,5 @@
-// Profiles: what a program ran, how often and inside what; sums that add up; ranges that begin or end beside the
-// profile; threads; the file that draws it.
+// Profiles: which operators ran, how often and nested in which; consistent sums; ranges that extend beyond the profile;
+// threads; the trace file.
 #include "core/profile.h"
 
 #include <filesystem>

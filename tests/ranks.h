@@ -1,4 +1,4 @@
-// Ranks of a process group as threads of a test, on a port of their own.
+// Ranks of a process group, run as threads of the test, on a port of their own.
 #pragma once
 
 #include <exception>
@@ -20,7 +20,8 @@ inline distributed::GroupOptions local_options(int size, int port) {
   return o;
 }
 
-// Calls f(group) as each rank; what each threw, or "". `change(options)` may alter a rank's options.
+// Calls f(group) as each rank; returns the message that each threw, or "". `change(options)` may alter a rank's
+// options.
 inline std::vector<std::string> errors_of_ranks(
     int size, const std::function<void(distributed::ProcessGroup&)>& f,
     const std::function<void(distributed::GroupOptions&)>& change = [](distributed::GroupOptions&) {}) {
@@ -46,7 +47,7 @@ inline std::vector<std::string> errors_of_ranks(
   return errors;
 }
 
-// The same where nothing may go wrong: the first error of all.
+// The same if no error is expected: the first error of any rank, or "".
 inline std::string error_of_ranks(int size, const std::function<void(distributed::ProcessGroup&)>& f) {
   for (const std::string& e : errors_of_ranks(size, f))
     if (!e.empty()) return e;

@@ -1,5 +1,5 @@
-// Recurrent layers (ops/recurrence.h) at sizes that fill vectors, tiles and blocks, and miss them: every cell in every
-// dtype and instruction set against f64, and the same bits for any number of threads.
+// Recurrent layers (ops/recurrence.h) at sizes that are and are not multiples of vectors, tiles and blocks: every cell
+// in every dtype and instruction set compared with f64, and the same bits for any number of threads.
 #include "ops/recurrence.h"
 
 #include "autograd/backward.h"
@@ -21,7 +21,7 @@ struct Size {
 };
 const Size sizes[] = {{4, 17, 19, 37}, {3, 1, 33, 64}, {2, 30, 8, 33}, {5, 3, 2, 1}, {1, 2, 40, 70}, {1, 40, 9, 18}};
 
-// Output and last c, of what `x` holds: input, both weights, first h, (first c,) (both biases).
+// Output and last c, from `x` = input, both weights, first h, (first c,) (both biases).
 Tensor result(Cell cell, const std::vector<Tensor>& x, bool reverse) {
   const bool lstm = cell == Cell::lstm, biased = x.size() > 5 || (!lstm && x.size() > 4);
   const Tensor none, c0 = lstm ? x[4] : none;

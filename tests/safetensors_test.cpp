@@ -1,5 +1,5 @@
-// safetensors: round trips, every entry of the list of bad files by its name (S1 to S30), mutations.
-// Property behind all of them: a file gives a complete set of tensors or one FormatError that names it.
+// safetensors: round trips, every entry of the list of bad files by its name (S1 to S30), mutations. The property
+// behind them all: a file gives a complete set of tensors or one FormatError that names it.
 #include "io/safetensors.h"
 
 #include <sys/stat.h>
@@ -298,7 +298,7 @@ TEST_CASE("S28: strange names are kept, huge ones refused") {
 TEST_CASE("S29: a file that shrinks while it is read") {
   const TempDir dir;
   save_safetensors(dir / "a", every_dtype());
-  // The reader took the size before; a short pread is how a later truncation appears.
+  // The reader has queried the size already; a later truncation shows as a short pread.
   const io::Safetensors whole = load_safetensors(dir / "a");
   CHECK(whole.tensors.size() == 8);
   std::filesystem::resize_file(dir / "a", std::filesystem::file_size(dir / "a") - 1);

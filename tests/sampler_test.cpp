@@ -1,4 +1,4 @@
-// Samplers, subsets, splits and concatenations, alone and through the loader.
+// Samplers, subsets, splits and concatenations, alone and with the loader.
 #include "data/sampler.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using Order = std::vector<std::int64_t>;
 
 namespace {
 
-// Sample i is the number i, as picture and as label (plus `first`).
+// Sample i is the number i, as image and as label (plus `first`).
 class Counting : public data::Source {
  public:
   explicit Counting(std::int64_t n, std::int64_t first = 0) : n_(n), first_(first) {}
@@ -78,7 +78,7 @@ TEST_CASE("samplers: weights") {
   CHECK(count[1] == 0);
   CHECK(std::abs(count[0] - 1000) < 150);
   CHECK(std::abs(count[2] - 3000) < 250);
-  // Without replacement: all that have a weight, the heavy ones earlier.
+  // Without replacement: every sample with a nonzero weight, heavier ones earlier.
   int heavy_first = 0;
   for (std::uint64_t epoch = 0; epoch < 300; ++epoch) {
     Order order = data::WeightedRandomSampler({1, 0, 9}, 2, false).order(1, epoch);
@@ -171,7 +171,8 @@ TEST_CASE("A distributed sampler deals out every sample of an epoch, as PyTorch'
       for (int rank = 0; rank < ranks; ++rank) {
         const data::DistributedSampler repeat(all, rank, ranks), drop(all, rank, ranks, data::Uneven::drop),
             keep(all, rank, ranks, data::Uneven::keep);
-        // torch.utils.data.DistributedSampler: the order, repeated or cut to a multiple of ranks, [rank::ranks]
+        // torch.utils.data.DistributedSampler: the order, repeated or truncated to a multiple of the ranks, then
+        // [rank::ranks]
         Order expected;
         for (std::int64_t i = rank; i < (even + (left > 0)) * ranks; i += ranks)
           expected.push_back(order[static_cast<std::size_t>(i % n)]);
@@ -213,7 +214,7 @@ TEST_CASE("Shards of a pipeline share an order, draw other numbers, and resume")
   CHECK(labels(resumed) == labels(stopped));
   CHECK_THROWS_WITH(other.restore(stopped.state()), Contains("resume with the same data"));
 
-  // The same sample at the same place of both shards, turned by chance: other chances.
+  // The same sample at the same position of both shards, randomly rotated: different random numbers.
   const auto turned = [](int rank) {
     data::Loader l = data::Pipeline(data::synthetic_digits(64, 3)).sampler(data::RandomSampler(64, true, 64))
                          .shard(rank, 2).random_crop(3).batch(32).raw().loader();

@@ -1,4 +1,4 @@
-// The scale monitor: points, alerts once each time, files. And that watching reads nothing from the device.
+// The scale monitor: recorded points, each alert only once, files; and that monitoring reads nothing from the device.
 #include <cmath>
 #include <fstream>
 #include <limits>

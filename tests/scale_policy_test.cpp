@@ -1,6 +1,6 @@
-// How the loss scale moves: floors, ceilings, hysteresis, tolerance, and the presets against models of
-// the systems they are named after, written here from the systems' own rules and in their own terms.
-// Next: tests/scaler_test.cpp for PyTorch's rule and the state machine.
+// The loss scale policies: floors, ceilings, hysteresis, tolerance, and presets compared with models of the systems
+// they are named after, written here from those systems' own rules. Next: tests/scaler_test.cpp for PyTorch's rule and
+// the state machine.
 #include <cmath>
 #include <limits>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 
-// One parameter whose gradient is clean or not; its steps do nothing.
+// One parameter whose gradient is clean or overflowed; its optimizer's step does nothing.
 struct OneParameter final : amp::Steppable {
   std::vector<Tensor> parameters() const override { return {p}; }
   std::string parameter_name(std::size_t) const override { return "p"; }
@@ -52,8 +52,8 @@ std::vector<double> trace(const GradScalerOptions& o, const std::vector<bool>& o
 using V = std::vector<double>;
 using B = std::vector<bool>;
 
-// 10,000 verdicts. Rare: single overflows and a burst now and then, so that long windows complete. Often:
-// about as many backoffs as growths of a window of five.
+// 10,000 overflow flags. Rare: single overflows and occasional bursts, so that long windows complete. Often: about as
+// many backoffs as growths with a window of five.
 constexpr int verdict_count = 10000;
 std::vector<bool> verdicts(bool often) {
   const Philox random{seed()};
@@ -65,7 +65,7 @@ std::vector<bool> verdicts(bool often) {
   return list;
 }
 
-// ---- each system's rule; update returns false where the system would end the run ----
+// ---- each system's rule; update returns false if the system would end the run ----
 struct Torch {
   float scale = 65536;
   int tracker = 0, interval = 2000;
@@ -160,7 +160,7 @@ struct Megatron {
   }
 };
 
-// Replays the verdicts through both. The number of iterations at which the scale changed.
+// Replays the flags through both. Returns the number of iterations at which the scale changed.
 template <class Model> int replay(GradScalerOptions options, bool often) {
   Model model;
   CHECK(options.init_scale == static_cast<double>(model.scale));

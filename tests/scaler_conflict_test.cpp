@@ -1,6 +1,6 @@
-// What the loss scaler makes of calls that do not fit together: the line of each call in the message, gradients of
-// different scales in one sum, gradients unscaled too early, twice or by another scaler, parameters on several
-// devices, and how to go on after an error. Next: tests/scaler_test.cpp.
+// The loss scaler's handling of inconsistent calls: the source line of each call in the message, gradients of different
+// scales in one sum, gradients unscaled too early, twice or by another scaler, parameters on several devices, and how
+// to continue after an error. Next: tests/scaler_test.cpp.
 #include <cmath>
 #include <limits>
 

@@ -1,5 +1,5 @@
-// Every optimizer, made over given parameters: what must hold of the loss scaler with each of them is tested with
-// this list. A new optimizer belongs here. (LBFGS takes a closure: it has a test of its own.)
+// Every optimizer, built over given parameters: tests of what must hold for the loss scaler with each of them use this
+// list. New optimizers belong here. (LBFGS takes a closure: it has a separate test.)
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ struct OptimizerMaker {
   bool matrices_only = false;
   std::function<std::unique_ptr<optim::Optimizer>(const optim::Parameters&)> make_of;
 
-  // Over those of the parameters that the optimizer is for.
+  // Over the subset of the parameters that the optimizer supports.
   std::unique_ptr<optim::Optimizer> make(const std::vector<Tensor>& parameters) const {
     std::vector<Tensor> own;
     for (const Tensor& p : parameters) {

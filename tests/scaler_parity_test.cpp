@@ -1,5 +1,5 @@
-// The counterparts of PyTorch's own GradScaler tests, row by row; docs/amp.md has the table. Those that other files
-// already have (tests/scaler_test.cpp, tests/scale_policy_test.cpp) are not repeated here.
+// The counterparts of PyTorch's own GradScaler tests, row by row; docs/amp.md has the table. Those already covered in
+// other files (tests/scaler_test.cpp, tests/scale_policy_test.cpp) are not repeated here.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -100,7 +100,7 @@ TEST_CASE("G7 G8: inf in any one gradient of any dtype, layout or device is foun
 }
 
 // test_grad_scaling_unscale_sparse. There are no sparse tensors here: the gradient of an embedding is dense, and rows
-// that several indices share are summed while it is made, in f32 also for a table in f16.
+// with several indices are summed in f32 when it is computed, even for an f16 table.
 TEST_CASE("G14: gradients of an embedding: unscaled, and an f16 sum over repeated indices that overflows is found",
           "[scaler]") {
   const auto step = [](Dtype dtype, double first, double second, std::initializer_list<int> rows) {
@@ -400,8 +400,8 @@ TEST_CASE("G37: accumulating over two batches equals the unscaled control, with 
   }
 }
 
-// test_grad_scaler_pass_itself, optimizer preset grad_scale: an optimizer of one's own gets
-// unscaled gradients and the verdict
+// test_grad_scaler_pass_itself, optimizer preset grad_scale: a user-defined optimizer gets unscaled gradients and the
+// overflow flag
 TEST_CASE("an optimizer of the user's own is handed unscaled gradients and the verdict", "[scaler][G21]") {
   struct Own final : amp::Steppable {
     std::vector<Tensor> parameters() const override { return {p}; }

@@ -1,6 +1,6 @@
-// The loss scaler against the simplest model of itself, on random cases: settings, thresholds above which gradients
-// overflow, verdicts, numbers of optimizers, calls in random order, lags between forward and step; and hostile states.
-// Next: tests/scale_policy_test.cpp.
+// The loss scaler compared with the simplest possible model on random cases: settings, thresholds above which gradients
+// overflow, overflow flags, numbers of optimizers, calls in random order, lags between forward and step; and invalid
+// states. Next: tests/scale_policy_test.cpp.
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -44,7 +44,7 @@ struct OneParameter final : amp::Steppable {
   int steps = 0;
 };
 
-// What the settings mean, said once more and as plainly as possible.
+// The meaning of the settings, restated as plainly as possible.
 struct Model {
   explicit Model(const GradScalerOptions& options) : o(options), scale(static_cast<float>(options.init_scale)) {}
   void overflow() {
@@ -247,8 +247,8 @@ TEST_CASE("random orders of calls follow the state machine", "[scaler][G9][G10][
   }
 }
 
-// States as a file might hold them: entries missing, twice, of other types and shapes, with any number. Loading takes
-// them or refuses them with an Error, and never leaves half of one behind.
+// States as a file might contain them: entries missing, duplicated, of other types and shapes, with any number. Loading
+// accepts them or throws an Error, and is never partial.
 TEST_CASE("hostile states are loaded whole or not at all", "[scaler][G40]") {
   MANTISSA_PRINT_SEED();
   Dice dice(704);

@@ -1,5 +1,5 @@
-// A step without unscale_ before it: gradients stay as they are in memory, the update divides and clips them while it
-// reads them, and nobody can tell from what they see.
+// A step without a preceding unscale_: gradients stay unchanged in memory, and the update unscales and clips them as it
+// reads them, with no visible difference.
 #include <limits>
 
 #include "amp/grad_scaler.h"
@@ -186,7 +186,7 @@ TEST_CASE("clipping within step: bad input", "[scaler]") {
   CHECK_THROWS_WITH(scaler.step(opt, amp::ClipNorm{1}), Catch::Contains("was unscaled at"));
 }
 
-// A scale without overflows to stop it grows to 2^127, whose inverse is below f32's normal numbers.
+// Without overflows a scale grows to 2^127, whose inverse is below f32's normal numbers.
 TEST_CASE("gradients are divided by scales beyond 2^126 too", "[scaler]") {
   for (const double power : {0x1p126, 0x1p127, 0x1.8p127}) {
     for (const int way : {0, 1, 2}) {

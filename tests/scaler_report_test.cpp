@@ -1,6 +1,6 @@
-// What the loss scaler learns from its one pass over the gradients and what it tells: the norm that
-// clipping reuses, counts, overflow reports, failures of the forward, repeated iterations, and that none of
-// it makes a step read the device. Next: tests/scaler_test.cpp, tests/scale_policy_test.cpp.
+// What the loss scaler gathers in its single pass over the gradients and reports: the norm that clipping reuses,
+// counts, overflow reports, failures of the forward, repeated iterations; and that none of it makes a step read the
+// device. Next: tests/scaler_test.cpp, tests/scale_policy_test.cpp.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -97,7 +97,7 @@ TEST_CASE("G16: clipping takes the norm of unscale_, bit by bit, and reads no gr
   scaler.unscale_(first);
   scaler.unscale_(second);
   const Tensor alone = a.grad().clone(), both[] = {a.grad().clone(), b.grad().clone()};
-  // Written behind the back of the version counter: whoever reads the gradients sees it.
+  // Written without the version counter's knowledge: whatever reads the gradients sees it.
   a.grad().data<float>()[5] += 1000;
   const float reused = optim::clip_grad_norm_({a}, inf).item();
   a.grad().data<float>()[5] -= 1000;
@@ -304,7 +304,7 @@ TEST_CASE("G36: a loss that is not finite skips the step and leaves the scale al
 
 TEST_CASE("attempt computes a batch again at a lower scale until its step is executed", "[scaler]") {
   MANTISSA_PRINT_SEED();
-  // Gradients above 100 after scaling stand for an overflow in f16.
+  // Gradients above 100 after scaling simulate an overflow in f16.
   const auto train = [](double init_scale, int retries) {
     Tensor w = start_weight();
     optim::Sgd opt({w}, {.lr = 0.5});

@@ -1,5 +1,5 @@
-// GradScaler. Test names carry the numbers of the mixed-precision contract they check. Gradients are set
-// by hand where a verdict is tested, and come from backward where values are.
+// GradScaler. Test names carry the numbers of the mixed-precision contract that they check. Gradients are set by hand
+// where overflow handling is tested, and come from backward where values are.
 #include <cmath>
 #include <limits>
 
@@ -24,7 +24,7 @@ namespace {
 constexpr double inf = std::numeric_limits<double>::infinity(), nan_value = std::numeric_limits<double>::quiet_NaN();
 
 Tensor parameter(const Dims& sizes = {4}, Dtype dtype = f32) { return ones(sizes, {.dtype = dtype}).requires_grad_(); }
-// A scaler whose device tensors exist.
+// A scaler with initialized device tensors.
 void start(GradScaler& scaler) { scaler.scale(ones({})); }
 
 // One iteration with a clean or an overflowed gradient.
@@ -39,7 +39,7 @@ double tracker_of(const GradScaler& scaler) {
   return -1;
 }
 
-// A small regression; the loss of parameter `w`.
+// A small regression; returns the loss of parameter `w`.
 Tensor loss_of(const Tensor& w, std::uint64_t batch, std::int64_t rows = 6) {
   const Tensor x = random_tensor({rows, 4}, 10 + batch).to(f32), y = random_tensor({rows, 3}, 50 + batch).to(f32);
   return mse_loss(tanh(matmul(x, w)), y);

@@ -1,5 +1,5 @@
-// The loss scaler between threads, for ThreadSanitizer (scripts/sanitize.sh) as much as for the values: forward in one
-// thread and steps in another, several threads in one backward, reports from outside, scalers side by side.
+// The loss scaler between threads, for ThreadSanitizer (scripts/sanitize.sh) as well as for the values: forward in one
+// thread and steps in another, several threads in one backward, external reports, concurrent scalers.
 #include <atomic>
 #include <condition_variable>
 #include <cmath>
@@ -23,7 +23,7 @@ using amp::GradScaler;
 
 namespace {
 
-// What one iteration leaves for its step: parameters of its own, so that no two iterations share a gradient.
+// The data that one iteration leaves for its step: separate parameters, so that no two iterations share a gradient.
 struct Work {
   Tensor p = ones({16}).requires_grad_();
   optim::Sgd opt{optim::Parameters{p}, {.lr = 1}};

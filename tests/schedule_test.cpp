@@ -1,5 +1,5 @@
-// Schedules and schedulers beside their numbers (tests/golden_optim_test.cpp): any step can be asked for and resumed,
-// groups have schedules of their own, mistakes are told.
+// Schedules and schedulers besides their numbers (tests/golden_optim_test.cpp): any step can be queried and resumed,
+// groups have separate schedules, mistakes are reported.
 #include <limits>
 
 #include "optim/adam.h"

@@ -1,5 +1,5 @@
-// Optimizers whose state is cut up between ranks (MemoryOptions::shard): the same bits as without it, less memory.
-// Ranks are threads here.
+// Optimizers whose state is sharded between ranks (MemoryOptions::shard): the same bits as without sharding, less
+// memory. Ranks are threads here.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -32,7 +32,7 @@ struct Net {
   Tensor operator()(const Tensor& x) const { return out(tanh(middle(tanh(in(x))))); }
 };
 
-// The same numbers in every rank and every run, whatever the default generator does meanwhile in other threads.
+// The same numbers in every rank and every run, independent of other threads' use of the default generator.
 Tensor numbers(const Dims& sizes, int seed, Dtype dtype = f32) {
   std::vector<double> v(static_cast<std::size_t>(numel_of(sizes)));
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(1.7 * static_cast<double>(i) + 13.1 * seed) * 0.5;
@@ -66,7 +66,7 @@ void plain_step(const Net& net, optim::Optimizer& opt, int step, ProcessGroup& g
   opt.zero_grad();
 }
 
-// Two nets side by side, one with the whole state in every rank.
+// Two models side by side, one with the whole state in every rank.
 void compare(ProcessGroup& group, const Make& make, const Train& train, Dtype dtype = f32, bool masters = false) {
   const Net whole, cut;
   for (const Net* net : {&whole, &cut}) fill(*net), nn::to(*net, dtype);

@@ -1,5 +1,5 @@
-// Special functions beside the C++ library's, at the ends of their domains, and where one formula has several branches;
-// and elementwise formulas whose vector form is not the library's, at NaN, infinities, zeros and denormals.
+// Special functions compared with the C++ library's, at the ends of their domains, and around branches between
+// formulas; and elementwise formulas whose SIMD form is not the library's, at NaN, infinities, zeros and denormals.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -24,7 +24,7 @@ std::vector<double> ramp_of(double low, double high, int count) {
   for (int i = 0; i < count; ++i) x.push_back(low + (high - low) * i / (count - 1));
   return x;
 }
-// f(x) against g of each element, to rtol and atol; NaN and infinities must agree, and the signs of zeros.
+// f(x) compared with g of each element, to rtol and atol; NaN, infinities and the signs of zeros must agree.
 template <class T, class F, class G>
 void compare(const char* name, const std::vector<double>& numbers, F f, G g, double rtol, double atol) {
   std::vector<T> x;
@@ -49,7 +49,7 @@ template <class F, class G> void compare(const char* name, const std::vector<dou
 TEST_CASE("Bessel functions are those of the C++ library", "[special]") {
   std::vector<double> x = ramp_of(0, 40, 401);
   for (double v : {1e-300, 1e-8, 7.999999, 8.0, 8.000001}) x.push_back(v);
-  // the library's are right to about 1e-13 of the largest term of their sums
+  // the library's values are accurate to about 1e-13 of the largest term of their sums
   compare<double>("i0e", x, i0e, [](double v) { return std::cyl_bessel_i(0, v) * std::exp(-v); }, 1e-11, 1e-14);
   compare<double>("i1e", x, i1e, [](double v) { return std::cyl_bessel_i(1, v) * std::exp(-v); }, 1e-11, 1e-14);
   compare<double>("i0", x, i0, [](double v) { return std::cyl_bessel_i(0, v); }, 1e-11, 1e-14);
@@ -65,7 +65,7 @@ TEST_CASE("Bessel functions are those of the C++ library", "[special]") {
     CHECK(f(far).to_vector<double>()[3] == sign * f(-far).to_vector<double>()[3]);
   }
   for (auto f : {i0e, i1e, bessel_j0, bessel_j1}) CHECK(f(far).to_vector<double>()[0] == 0);
-  // whatever lies beside them
+  // whatever the neighbouring elements are
   const Tensor close = from_data(ramp_of(-8, 8, 200), {200}), both = stack({close, close * 9.0 + 80.0}, 1);
   for (auto f : {i0, i1, i0e, i1e, bessel_j0, bessel_j1}) CHECK(equal(f(both).slice(1, 0, 1).squeeze(1), f(close)));
 }
@@ -81,7 +81,7 @@ TEST_CASE("the normal distribution far out", "[special]") {
   CHECK(erfcx(tensor({-30.0, 1e200}, {.dtype = f64})).to_vector<double>()[0] == inf);
 }
 
-// z, of which p = 1/2 - z / sqrt(2 pi) + ... is the distribution at -z: near the middle and for the least numbers.
+// z with p = 1/2 - z / sqrt(2 pi) + ..., the distribution function at -z: near the middle and for the smallest numbers.
 TEST_CASE("ndtri keeps its digits near the middle, and where p is denormal", "[special]") {
   for (double away : {1e-16, 3e-13, 1e-9, 2e-6}) {
     INFO("1/2 and " << away);
@@ -92,7 +92,7 @@ TEST_CASE("ndtri keeps its digits near the middle, and where p is denormal", "[s
     CHECK(z[1] == Approx(series(q - 0.5)).epsilon(2e-15));
   }
   set_flush_denormals(false);
-  // of the least number, 1e-310 and 2^-1022, by mpmath with 40 digits
+  // for the smallest number, 1e-310 and 2^-1022, by mpmath with 40 digits
   const auto far = ndtri(tensor({5e-324, 1e-310, 0x1p-1022}, {.dtype = f64})).to_vector<double>();
   CHECK(far[0] == Approx(-38.467405617144346).epsilon(1e-15));
   CHECK(far[1] == Approx(-37.663060331949524).epsilon(1e-15));

@@ -1,5 +1,5 @@
-// NaN, infinities and signed zero go through operators by one table, on every instruction set and in
-// both positions: inside vectors and in the tail.
+// NaN, infinities and signed zeros in operators, from one table, on every instruction set and in both positions: inside
+// SIMD vectors and in the tail.
 #include <cmath>
 #include <limits>
 
@@ -94,7 +94,7 @@ TEST_CASE("special values propagate by the table") {
   cpu_backend::set_isa(before);
 }
 
-// What PyTorch gives for -0.
+// PyTorch's results for -0.
 TEST_CASE("odd functions keep the sign of zero") {
   using cpu_backend::Isa;
   using Unary = Tensor (*)(const Tensor&);

@@ -1,5 +1,5 @@
-// What a training step in its steady state asks the C library for: nothing. And gradients that are summed in place only
-// where nobody else sees them.
+// A training step in its steady state allocates nothing from the C library. And gradients are accumulated in place only
+// where nothing else sees them.
 #include <atomic>
 #include <cstdlib>
 #include <functional>

@@ -1,6 +1,6 @@
-// Every operator of the registry gives the same bits for strided inputs as for contiguous copies of them: results and
-// gradients, in every floating dtype, on every instruction set, whether all inputs lie strangely or one of them alone.
-// What may differ, and why, stands in `exceptions`. Read next: tests/op_behaviour_test.cpp.
+// Every registered operator gives the same bits for strided inputs as for contiguous copies of them: results and
+// gradients, in every floating dtype, on every instruction set, with all inputs strided or only one of them. Allowed
+// differences, and their reasons, are in `exceptions`. Read next: tests/op_behaviour_test.cpp.
 #include <algorithm>
 #include <set>
 
@@ -13,7 +13,7 @@ using namespace mantissa::test;
 
 namespace {
 
-// Memory for the same values. `strides` belong to a buffer of `elements`, in which x begins at `offset`.
+// A layout for the same values. `strides` refer to a buffer of `elements`, in which x begins at `offset`.
 Tensor laid_out(const Tensor& x, std::int64_t elements, const Dims& strides, std::int64_t offset) {
   const Dims flat{elements};
   return zeros(flat, {.dtype = x.dtype()}).as_strided(x.sizes(), strides, offset).copy_(x.detach());
@@ -55,7 +55,7 @@ Tensor stepped(const Tensor& x) {  // rows as they are, each followed by a gap o
   for (int d = x.dim() - 2; d >= 0; step *= x.size(d--)) strides[d] = step;
   return x.numel() == 0 ? x.clone() : laid_out(x, step, strides, 0);
 }
-// Index 0 of dimension d (of all, if d < 0) repeated with stride 0.
+// Index 0 of dimension d (of all, if d < 0) expanded with stride 0.
 Tensor expanded(const Tensor& x, int d) {
   Dims strides = x.strides();
   for (int i = 0; i < x.dim(); ++i) if (d < 0 || i == d % std::max(1, x.dim())) strides[i] = 0;
@@ -69,7 +69,7 @@ constexpr Layout layouts[] = {{"transposed", transposed},
                               {"offset", offset},
                               {"stepped", stepped}};
 
-// --- what may differ in the last bits, and why: it is compared within the dtype's tolerance ---
+// --- operators that may differ in the last bits, and why: compared within the dtype's tolerance ---
 struct Exception {
   const char* reason;
   std::set<Dtype> dtypes;
@@ -123,7 +123,7 @@ bool runs(const OpInfo& op, const Sample& s, const Tensors& x) {
 }
 
 struct Outcome { Tensors results, gradients; };
-// `turn`: how the gradients that arrive lie.
+// `turn`: the layout of the incoming gradients.
 Outcome outcome(const OpInfo& op, const Sample& s, const Tensors& inputs, bool backward,
                 Tensor (*turn)(const Tensor&) = nullptr) {
   Outcome o;
@@ -148,7 +148,7 @@ void check_same(const Tensors& a, const Tensors& b, const char* what, const std:
   }
 }
 
-// thorough: every input alone as well, and every dtype.
+// thorough: also every input alone, and every dtype.
 void check_layouts(const OpInfo& op, const Sample& s, Dtype dtype, bool thorough) {
   const bool backward = can_differentiate(op, s);
   const Tensors x = prepared(s, dtype);
@@ -210,8 +210,7 @@ void check_dtypes(const OpInfo& op, const Sample& s, bool thorough) {
   }
 }
 
-// Sizes that reach what small samples do not: whole vectors and tiles with rests, several
-// blocks, products worth packing.
+// Sizes beyond the small samples: whole vectors and tiles with remainders, several blocks, products worth packing.
 struct Larger { const char* name; std::vector<Dims> inputs; Tensor (*call)(const Tensors&); };
 const Larger larger[] = {
     {"exp", {{3, 67, 35}}, [](const Tensors& x) { return exp(x[0]); }},
@@ -354,12 +353,12 @@ TEST_CASE("strided inputs give the bits of contiguous copies") {
   });
 }
 
-// Every order of dimensions in memory, every set of reduced dimensions; and every number of threads.
+// Every order of dimensions in memory, every set of reduced dimensions, and every number of threads.
 TEST_CASE("sums, variances, maxima and norms give the same bits however their input lies") {
   const int threads = num_threads();
   for_each_instruction_set([&](bool) {
     Samples s(seed());
-    // Short and long runs, parts of vectors, blocks that are turned, several tiles, several segments.
+    // Short and long runs, partial vectors, transposed blocks, several tiles, several segments.
     for (const Dims& sizes : {Dims{3, 20, 9, 35}, Dims{2, 70, 4, 67}, Dims{40, 17, 4, 4}, Dims{2, 600, 3, 5},
                               Dims{3, 40, 33, 29}, Dims{1, 67, 530, 1}}) {
       const Tensor values = s.randn(sizes);
@@ -381,7 +380,7 @@ TEST_CASE("sums, variances, maxima and norms give the same bits however their in
             for (int n : {threads, 3}) {
               set_num_threads(n);
               const Tensors found = all(y);
-              // sums and variances of channels: see `exceptions`
+              // sums and variances per channel: see `exceptions`
               for (std::size_t k = channels ? 2 : 0; k < found.size(); ++k) {
                 if (!same_bits(found[k], expected[k]))
                   FAIL_CHECK(k << ": " << difference(found[k], expected[k], {0, 0}));

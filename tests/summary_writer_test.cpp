@@ -1,4 +1,4 @@
-// TensorBoard's files: frames with their checksums, and in them the messages in the order of the calls.
+// TensorBoard event files: records with their checksums, containing the messages in call order.
 #include "io/summary_writer.h"
 
 #include <signal.h>
@@ -38,7 +38,7 @@ template <class T> T number_at(const std::string& s, std::size_t at) {
   std::memcpy(&value, s.data() + at, sizeof value);
   return value;
 }
-// The messages of a file, without the wall time that each begins with.
+// The messages of a file, without their leading wall time.
 std::vector<std::string> events_of(const std::string& path) {
   const std::string s = get_file(path);
   std::vector<std::string> events;

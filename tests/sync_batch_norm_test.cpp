@@ -1,4 +1,4 @@
-// Batch norm over the batches of several ranks is batch norm of one process on all of them. Ranks are threads here.
+// Batch norm over the batches of several ranks equals batch norm of one process on all of them. Ranks are threads here.
 #include "nn/sync_batch_norm.h"
 
 #include <cmath>
@@ -23,7 +23,7 @@ using distributed::ProcessGroup;
 
 namespace {
 
-// The same numbers in every rank, whatever the default generator does meanwhile in other threads.
+// The same numbers in every rank, independent of other threads' use of the default generator.
 Tensor numbers(const Dims& sizes, int seed, Dtype dtype, double shift = 0) {
   std::vector<double> v(static_cast<std::size_t>(numel_of(sizes)));
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(1.7 * static_cast<double>(i) + 13.1 * seed) + shift;
@@ -47,7 +47,7 @@ struct Sizes {
   std::vector<std::int64_t> batches;
 };  // of each rank
 
-// Forward, backward and running statistics of one step on the parts against the whole.
+// Forward, backward and running statistics of one step on the parts, compared with the whole batch.
 template <class Norm, class Call>
 void compare(const Sizes& s, const Dims& image, Dtype dtype, bool nhwc, double tolerance, const Call& call) {
   const std::int64_t total = std::accumulate(s.batches.begin(), s.batches.end(), std::int64_t{0});

@@ -1,5 +1,5 @@
-// The team of threads behind parallel_for: jobs of several threads at once, more threads than processors, exceptions,
-// fork, and an idle process that uses no processor.
+// The thread pool behind parallel_for: concurrent jobs from several threads, more threads than processors, exceptions,
+// fork, and no processor use when idle.
 #include "core/team.h"
 
 #include <sys/wait.h>

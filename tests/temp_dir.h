@@ -1,4 +1,4 @@
-// A folder for one test case, removed with everything in it at the end, and small file helpers.
+// A temporary folder for one test case, removed with its contents at the end, and small file helpers.
 #pragma once
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ class TempDir {
 
 inline void put_file(const std::string& path, const std::string& bytes) {
   std::filesystem::remove(
-      path);  // a truncated file is flushed to the disk when it is closed, a new one is not
+      path);  // a truncated file is flushed to disk when closed, a new one is not
   std::ofstream(path, std::ios::binary) << bytes;
 }
 inline std::string get_file(const std::string& path) {

@@ -1,4 +1,4 @@
-// Tensor: factories, sharing, reading, writing in place, printing.
+// Tensor: factories, sharing, reading, in-place writes, printing.
 #include "core/tensor.h"
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Comparing tensors in tests: tolerances per dtype, bitwise equality, and what went wrong in words.
-// Expected values are always f64 (a higher precision than what is tested), computed from inputs that
-// were already rounded to the tested dtype. Read next: tests/op_testing.h.
+// Comparison of tensors in tests: tolerances per dtype, bitwise equality, and readable descriptions of differences.
+// Expected values are always f64 (higher precision than the tested dtype), computed from inputs that were already
+// rounded to the tested dtype. Read next: tests/op_testing.h.
 #pragma once
 
 #include <cmath>
@@ -18,8 +18,8 @@ namespace mantissa::test {
 // |got - expected| <= atol + rtol * |expected|.
 struct Tolerance { double rtol, atol; };
 
-// `length`: how many products or terms were summed for one result (1: elementwise). `scale`: the
-// largest term. Halves accumulate in f32 and round once.
+// `length`: the number of products or terms summed per result (1: elementwise). `scale`: the largest term. f16 and bf16
+// accumulate in f32 and round once.
 inline Tolerance tolerance_for(Dtype dtype, double length = 1, double scale = 1) {
   const double root = std::sqrt(std::max(length, 1.0)), size = std::max(scale, 1.0);
   const double f32_atol = 1e-6 * root * (length > 1 ? size : 1);
@@ -40,7 +40,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return std::memcmp(x.raw_data(), y.raw_data(), static_cast<std::size_t>(x.nbytes())) == 0;
 }
 
-// Empty when `got` has the expected shape and values (rounded to its dtype); else what differs.
+// "" if `got` has the expected shape and values (rounded to its dtype); otherwise a description of the difference.
 enum class Nan { differs, equal };
 inline std::string difference(const Tensor& got, const Tensor& expected, Tolerance t, Nan nan = Nan::differs) {
   if (!got.defined() || !expected.defined()) return got.defined() == expected.defined() ? "" : "one is undefined";
@@ -63,7 +63,7 @@ inline bool all_close(const Tensor& got, const Tensor& expected) {
   return all_close(got, expected, tolerance_for(got.dtype()));
 }
 
-// Random f64 values without the default generator, so that tests do not depend on their order.
+// Random f64 values, independent of the default generator, so that tests do not depend on their order.
 inline Tensor random_tensor(const Dims& sizes, std::uint64_t stream, double low = -1, double high = 1) {
   Tensor t = Tensor::allocate(sizes, f64);
   const Philox philox{seed()};
@@ -77,5 +77,5 @@ inline Tensor random_tensor(const Dims& sizes, std::uint64_t stream, double low 
 
 }  // namespace mantissa::test
 
-// Prints the seed when a check after it fails.
+// Prints the seed if a later check fails.
 #define MANTISSA_PRINT_SEED() INFO("MANTISSA_TEST_SEED=" << ::mantissa::test::seed())

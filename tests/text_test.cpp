@@ -1,4 +1,4 @@
-// Text as tokens: numbering, windows, the split, where files are looked for, and files that are no text.
+// Text as tokens: numbering, windows, the split, the search order of files, and files that are not text.
 #include "data/text.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Several threads that train nets of their own, and infer with one that they share, at the same time.
+// Several threads that train separate models, and run inference with a shared one, at the same time.
 #include <thread>
 
 #include "amp/autocast.h"
@@ -36,7 +36,7 @@ struct Net {
 
 constexpr Dtype dtypes[] = {f32, bf16, f16};
 
-// What a training of some steps leaves, evaluations with packed weights between them.
+// The result of a few training steps, with evaluations that pack weights in between.
 std::vector<Tensor> train(std::size_t thread) {
   RngState stream{.seed = 40 + thread};
   const RandomScope scope(stream);

@@ -1,4 +1,4 @@
-// Tokens on disk: the batches of the same tokens in memory, headers, the writer, and files that are none.
+// Token files: the same batches as from tokens in memory, headers, the writer, and invalid files.
 #include "data/token_file.h"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Where users of PyTorch would notice that an operator is not PyTorch's: images without a batch, gradients that are
-// zero, what does not broadcast. Values are those that PyTorch printed.
+// Details in which users of PyTorch would notice a difference: unbatched images, zero gradients, invalid broadcasts.
+// Expected values were printed by PyTorch.
 #include <cmath>
 
 #include "autograd/backward.h"
@@ -58,8 +58,8 @@ TEST_CASE("gradients that are zero exist") {
   CHECK(all_close(gradient(grid_sample(image, grid, {.mode = "nearest"}), grid), zeros({1, 2, 2, 2}, {.dtype = f64})));
 }
 
-// PyTorch's numbers. Points that lie on elements have the slope towards the next one; what is held at a border does not
-// move, and what lies on the border counts as held.
+// PyTorch's numbers. Points exactly on elements have the slope towards the next one; points clamped to a border get no
+// gradient, and points on the border count as clamped.
 TEST_CASE("the gradient of a grid whose points lie on elements") {
   const Tensor x = reshape(square(arange(15, {.dtype = f64})), {1, 1, 3, 5});
   const Tensor same = affine_grid(tensor({{1, 0, 0}, {0, 1, 0}}, {.dtype = f64}).unsqueeze(0), {1, 1, 3, 5}, true);
@@ -161,7 +161,7 @@ TEST_CASE("second derivatives of activations are 0 where they are flat, however 
       {"celu", [](const Tensor& x) { return celu(x, -0.5); }}, {"gelu", [](const Tensor& x) { return gelu(x); }}};
   for (const auto& [name, f] : activations) {
     for (const Dtype dtype : {f32, f64}) {
-      // celu with a negative alpha grows to the left, as PyTorch's.
+      // celu with a negative alpha grows to the left, like PyTorch's.
       const bool right_only = std::string_view(name) == "celu";
       for (const double number : {1e4, 1e10, -1e4, -1e10}) {
         if (right_only && number < 0) continue;
@@ -174,7 +174,7 @@ TEST_CASE("second derivatives of activations are 0 where they are flat, however 
       }
     }
   }
-  // And what PyTorch printed near the ends, in f64.
+  // And values printed by PyTorch near the ends, in f64.
   const auto second_of = [](Tensor (*f)(const Tensor&), double number) {
     const Tensor x = scalar(number, {.dtype = f64}).requires_grad_();
     return grad(grad(f(x), {x}, {.create_graph = true})[0], {x})[0].item<double>();

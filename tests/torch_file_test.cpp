@@ -1,5 +1,5 @@
-// Files of torch.save: those that PyTorch itself wrote (tests/golden/files.py) give its tensors and its numbers, and
-// the list of bad files (P1 to P12) is refused by one message that names the file.
+// Files of torch.save: those written by PyTorch (tests/golden/files.py) give its tensors and numbers, and the list of
+// bad files (P1 to P12) is rejected with one message that names the file.
 #include "io/torch_file.h"
 
 #include <map>
@@ -33,7 +33,7 @@ bool is_counted(const Tensor& t, const Dims& sizes) {
   return t.sizes() == sizes && equal(t.to(f64), reshape(arange(checked_numel(sizes)), sizes).to(f64));
 }
 
-// --- pickles by hand ---
+// --- handwritten pickles ---
 std::string text(const std::string& s) { return "\x8c" + std::string(1, static_cast<char>(s.size())) + s; }
 std::string number(std::uint32_t n) { return "J" + std::string(reinterpret_cast<const char*>(&n), 4); }
 std::string name(const std::string& module, const std::string& n) { return "c" + module + "\n" + n + "\n"; }
@@ -47,7 +47,7 @@ std::string tensor(const std::string& of, const std::string& offset, const std::
 }
 std::string entry(const std::string& key, const std::string& value) { return "}" + text(key) + value + "s"; }
 
-// A file with this pickle, and a storage "0" of the bytes.
+// A file with this pickle, and a storage "0" with these bytes.
 void write(const std::string& path, const std::string& pickle, const std::string& data = std::string(24, '\0')) {
   io::ZipWriter zip(path);
   zip.add("m/data.pkl", "\x80\2", pickle + ".");

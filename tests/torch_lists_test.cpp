@@ -1,5 +1,5 @@
-// PyTorch's autocast, side by side: with the policies torch_cuda() and torch_cpu() every operator gives the dtypes that
-// PyTorch gave (tests/golden_autocast.h), and the operators' own policies are those of its list for CUDA except where
+// Comparison with PyTorch's autocast: with the policies torch_cuda() and torch_cpu() every operator gives the dtypes
+// that PyTorch gave (tests/golden_autocast.h), and the operators' own policies follow its list for CUDA except where
 // this framework computes in f32 inside. Next: tests/autocast_policy_test.cpp.
 #include <algorithm>
 #include <set>
@@ -98,7 +98,7 @@ TEST_CASE("the operators' own policies are PyTorch's for CUDA, but for norms and
     INFO(op.name << ": " << amp::name_of(op.autocast) << " here, " << (listed ? amp::name_of(*listed) : "no entry")
                  << " in PyTorch");
     CHECK((op.autocast == CastPolicy::banned) == (std::string_view(op.name) == "binary_cross_entropy"));
-    // What PyTorch has no entry for may be widened here (losses and the like), never narrowed.
+    // Operators without an entry in PyTorch may run in f32 here (losses and the like), but never in lower precision.
     if (own_choice.contains(op.name))
       CHECK((op.autocast == CastPolicy::f32_inside || op.autocast == CastPolicy::promote));
     else if (listed) CHECK(op.autocast == *listed);

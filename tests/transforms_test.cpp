@@ -1,5 +1,5 @@
-// Transforms of whole batches: values against torchvision's (0.29, printed by its functions), what chance may and may
-// not do, and the same batches for any number of loader threads.
+// Transforms of whole batches: values compared with torchvision's (0.29, printed by its functions), the limits of
+// randomness, and the same batches for any number of loader threads.
 #include "data/transforms.h"
 
 #include <algorithm>

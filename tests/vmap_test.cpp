@@ -1,4 +1,4 @@
-// vmap: what a function of single examples gives for a batch.
+// vmap: a function of single examples applied to a batch.
 #include "autograd/vmap.h"
 
 #include "autograd/backward.h"

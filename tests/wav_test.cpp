@@ -1,4 +1,4 @@
-// Sound files: what is written is read, each kind of sample has its value, and damaged files are an error.
+// WAV files: round trips, every sample format decodes correctly, and damaged files are errors.
 #include <cmath>
 #include <filesystem>
 #include <unistd.h>
@@ -90,7 +90,7 @@ TEST_CASE("every kind of sample has its value, whatever chunks stand before", "[
                                  bytes_of<std::uint16_t>(3) + std::string(14, '\0');
   const std::string floats = bytes_of(-1.0f) + bytes_of(0.0f) + bytes_of(0.5f) + bytes_of(-0.25f);
   CHECK(same_bits(load(chunk("fmt ", extensible) + chunk("data", floats)), expected));
-  // of a writer into a pipe, which did not know the size
+  // from a writer into a pipe, which did not know the size
   CHECK(same_bits(load(chunk("fmt ", extensible) + "data" + std::string(4, '\xFF') + floats), expected));
 }
 

@@ -1,5 +1,5 @@
-// Winograd convolutions against sums in f64 of the rounded inputs: all passes, dtypes and instruction sets, odd shapes,
-// within the tolerances for convolutions; the same bits for any number of threads.
+// Winograd convolutions compared with sums in f64 of the rounded inputs: all passes, dtypes and instruction sets, odd
+// shapes, within the tolerances for convolutions; the same bits for any number of threads.
 #include "core/winograd.h"
 
 #include <algorithm>

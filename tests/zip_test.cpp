@@ -1,4 +1,5 @@
-// Zip archives: what ZipWriter writes is read back, and the list of bad archives (Z1 to Z9) is refused by one message.
+// Zip archives: archives of ZipWriter are read back, and the list of bad archives (Z1 to Z9) is rejected with one
+// message.
 #include "io/zip.h"
 
 #include <zlib.h>
@@ -21,7 +22,7 @@ namespace {
 
 template <class T> void put(std::string& s, T value) { s.append(reinterpret_cast<const char*>(&value), sizeof value); }
 
-// An archive of one entry, with any lie in it.
+// An archive of one entry, with any inconsistency in it.
 struct Archive {
   std::string name = "x", local_name = name, data = "hello", packed = data;
   std::uint16_t method = 0, flags = 0;
