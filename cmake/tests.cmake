@@ -111,12 +111,12 @@ endif()
 
 # jit::fuse compiles its kernels at run time: on the shim by the C++ compiler, into libraries that need the program's own symbols.
 set_target_properties(cuda_fuse_test PROPERTIES ENABLE_EXPORTS ON)
-if(TARGET CUDA::nvrtc)
+if(MANTISSA_WITH_NVRTC)
   mantissa_test(nvrtc_test tests/nvrtc/nvrtc_test.cpp)
   target_sources(nvrtc_test PRIVATE cuda/fused_text.cpp cuda/library/nvrtc.cpp)
   target_compile_definitions(nvrtc_test PRIVATE MANTISSA_HAS_NVRTC)
-  target_include_directories(nvrtc_test PRIVATE ${PROJECT_BINARY_DIR}/device_headers)
-  target_link_libraries(nvrtc_test PRIVATE CUDA::nvrtc)
+  target_include_directories(nvrtc_test PRIVATE ${PROJECT_BINARY_DIR}/device_headers ${NVRTC_INCLUDE_DIR})
+  target_link_libraries(nvrtc_test PRIVATE CUDA::nvrtc ${CMAKE_DL_LIBS})
 endif()
 
 add_test(NAME cudnn_engines_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/cudnn_engines_test.sh

@@ -197,7 +197,7 @@ bool run_way(std::size_t way, const AttentionProblem& p, bool backward, Device d
 std::vector<Way> ways_for(const AttentionProblem& p, bool backward, Device device) {
   std::vector<Way> ways{{"own", [&p, backward, device] { return run_way(0, p, backward, device); }}};
   if (!is_half(p.dtype) || !p.rounds_weights || p.dropout > 0) return ways;
-  for (std::size_t plan = 0; plan < most_cudnn_plans; ++plan) {
+  for (std::size_t plan = 0; plan < most_cudnn_attention_plans; ++plan) {
     ways.push_back({concat("cudnn ", static_cast<int>(plan)),
                     [&p, backward, device, plan] { return run_way(plan + 1, p, backward, device); }});
   }

@@ -10,6 +10,7 @@
 namespace mantissa::cuda_backend {
 
 inline constexpr int most_cudnn_plans = 8;
+inline constexpr int most_cudnn_attention_plans = 2;  // each is compiled at run time, for tenths of a second
 bool has_cudnn();
 std::string cudnn_version();  // "9.13.0", or why it is unavailable
 

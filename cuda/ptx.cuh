@@ -10,6 +10,7 @@
 #include "cuda/launch.cuh"
 
 #if defined(MANTISSA_CUDA_SHIM)
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <vector>
@@ -27,6 +28,13 @@ struct FragmentB { std::uint32_t v[2]; };  // 16x8: two elements each of (k, col
 
 __device__ inline std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// Nanoseconds since some moment.
+__device__ inline std::uint64_t global_timer() {
+  std::uint64_t t;
+  asm volatile("mov.u64 %0, %%globaltimer;\n" : "=l"(t));
+  return t;
 }
 
 // Starts copying `valid` bytes (0 to 16) from global to shared memory; the rest of the 16 becomes zero.
@@ -68,6 +76,10 @@ template <> __device__ inline void mma<BFloat16>(Accumulator& c, const FragmentA
 }
 
 #else
+
+inline std::uint64_t global_timer() {
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
 
 namespace shim {
 

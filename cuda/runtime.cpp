@@ -21,8 +21,11 @@ namespace {
 
 constexpr int max_devices = 16;
 
+// Of these driver_types.h says that any further work will return the same error.
 bool is_sticky(cudaError_t e) {
-  switch (e) {
+  switch (static_cast<int>(e)) {
+    case 214: case 220: case 226: case 721: case 911:  // ECC, NVLink, contained, tensor memory, external device: by
+      return true;                                     // number, since older toolkits lack some of the names
     case cudaErrorIllegalAddress: case cudaErrorLaunchTimeout: case cudaErrorAssert: case cudaErrorHardwareStackError:
     case cudaErrorIllegalInstruction: case cudaErrorMisalignedAddress: case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc: case cudaErrorLaunchFailure:
@@ -296,10 +299,13 @@ void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
 void after_launch(const char* kernel, cudaError_t status) {
   if (counter) [[unlikely]] ++counter->launches[kernel];
   check_status(status, kernel);
-  if (wait_after_launches() && !is_capturing()) [[unlikely]] {
-    check_status(cudaStreamSynchronize(stream()), kernel);
-    throw_notes();
-  }
+  after_library_call(kernel);
+}
+
+void after_library_call(const char* what) {
+  if (!wait_after_launches() || is_capturing()) [[likely]] return;
+  check_status(cudaStreamSynchronize(stream()), what);
+  throw_notes();
 }
 
 // --- devices and streams ---
@@ -436,7 +442,13 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
       to_device == from_device || !is_capturing(),
       "a step that is captured must not copy between host and device: it read a value of a tensor (item, to_vector, "
       "printing) or made a tensor from host data. Move that out of the step, or keep it in a tensor on the device");
-  if (from_device.is_cpu() && upload_staged(to, from, bytes)) return;
+  if (from_device.is_cpu()) {
+    while (const std::size_t part = std::min(bytes, most_staged)) {
+      if (!upload_staged(to, from, part)) break;
+      to = static_cast<char*>(to) + part, from = static_cast<const char*>(from) + part, bytes -= part;
+    }
+    if (bytes == 0) return;
+  }
   const cudaMemcpyKind kind = to_device.is_cpu()     ? cudaMemcpyDeviceToHost
                               : from_device.is_cpu() ? cudaMemcpyHostToDevice
                                                      : cudaMemcpyDeviceToDevice;

@@ -130,5 +130,7 @@ inline constexpr std::size_t shared_of_every_kernel = 48 * 1024;  // bytes; more
 void allow_shared(const void* kernel, std::size_t bytes, const char* name);
 // Called after every launch, with its status: throws if the launch failed, and waits if $MANTISSA_CUDA_SYNC is 1.
 void after_launch(const char* kernel, cudaError_t status);
+// Called after cuBLASLt or cuDNN has launched something: waits if $MANTISSA_CUDA_SYNC is 1.
+void after_library_call(const char* what);
 
 }  // namespace mantissa::cuda_backend

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -52,6 +53,9 @@ Choice find_fastest(const std::string& key, std::span<const Way> ways, const Wri
 
 // Whether $MANTISSA_TUNER_SKIP excludes the way with this name.
 bool is_skipped(std::string_view name);
+
+// Occupies the current stream for so long, and the host not at all (cuda/spin.cu).
+void keep_busy(std::chrono::nanoseconds time);
 
 // Whether two results of the same sizes and dtype agree up to rounding to a dtype (default: their own): no difference
 // above 1e-3 of the largest element (4e-3 in f16, 2e-2 in bf16). If one overflows the other must too, or come close.

@@ -111,6 +111,11 @@ TEST_CASE("a training step of a language model keeps what its gradients need, an
   CHECK(now.forward <= (kept + 2 * logits) * 103 / 100);
   // Backward begins by overwriting the logits with their gradient; then it needs the gradients of the head's operands,
   // the weight's in f32.
-  CHECK(now.backward_peak <= now.forward + 4 * vocabulary * width + 6 * rows * width + (1 << 16));
+#if defined(MANTISSA_CUDA_SHIM)
+  constexpr std::int64_t scratch = 1 << 16;
+#else
+  constexpr std::int64_t scratch = 32 << 20;  // a product may take as much for the parts of split sums
+#endif
+  CHECK(now.backward_peak <= now.forward + 4 * vocabulary * width + 6 * rows * width + scratch);
   CHECK(wide.backward_peak + (1 << 16) >= now.forward + 8 * logits);
 }

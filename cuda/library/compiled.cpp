@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <cstdio>
 #include <map>
 #include <mutex>
 
@@ -61,7 +62,17 @@ int architecture_of(Device device) {
 
 }  // namespace
 
-bool can_compile() { return true; }
+bool can_compile() {
+  static const bool works = [] {
+    try {
+      return !compile_text("__global__ void nothing() {}", 80).empty();
+    } catch (const Error& e) {
+      std::fprintf(stderr, "mantissa: jit::fuse runs its operators one by one: %s\n", e.what());
+      return false;
+    }
+  }();
+  return works;
+}
 
 const CompiledKernel& compile(const std::string& text, const char* name, Device device) {
   static std::mutex mutex;
@@ -83,7 +94,10 @@ const CompiledKernel& compile(const std::string& text, const char* name, Device 
     module = modules.emplace(key, loaded).first;
   }
   const auto [kernel, first] = kernels.try_emplace({module->second, name});
-  if (first) check_driver(get(&kernel->second.function, module->second, name), "a fused function");
+  if (first) {
+    const CaptureRelaxed relaxed;  // it may load code
+    check_driver(get(&kernel->second.function, module->second, name), "a fused function");
+  }
   return kernel->second;
 }
 

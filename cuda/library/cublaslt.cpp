@@ -43,6 +43,7 @@ struct Problem {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   std::array<cublasLtMatmulHeuristicResult_t, most_cublaslt_plans> plans{};
   int count = 0;
+  bool failed = false;  // for a reason that may pass: ask again
 };
 
 template <class T> void set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, T value) {
@@ -78,7 +79,7 @@ cublasLtHandle_t handle() {
 struct Key {
   std::int64_t m, n, k, items, lda, ldb, ldc, a_step, b_step;
   int device, in, out, transposed, epilogue, accumulate, tf32;
-  std::uint32_t a_alignment, b_alignment, c_alignment, d_alignment;
+  std::uint32_t a_alignment, b_alignment, c_alignment, bias_alignment, aux_alignment;
   friend bool operator==(const Key&, const Key&) = default;
 
   struct Hash {
@@ -148,19 +149,21 @@ Problem make_problem(const Gemm& g, const Key& key) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.d_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+         std::min({key.c_alignment, key.bias_alignment, key.aux_alignment}));
   // Split-K sums are added in f32 or not at all: 16-bit reductions would lose the precision of f32 accumulation.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   const cublasStatus_t found = cublasLtMatmulAlgoGetHeuristic(handle(), p.operation, p.a, p.b, p.c, p.c, wish,
                                                               most_cublaslt_plans, p.plans.data(), &p.count);
   cublasLtMatmulPreferenceDestroy(wish);
   if (found != CUBLAS_STATUS_SUCCESS) p.count = 0;
+  p.failed =
+      found != CUBLAS_STATUS_SUCCESS && found != CUBLAS_STATUS_NOT_SUPPORTED && found != CUBLAS_STATUS_INVALID_VALUE;
   return p;
 }
 
 Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
   static thread_local std::unordered_map<Key, Problem, Key::Hash> problems;
-  const std::uint32_t c_alignment = alignment_of(g.c);
   const Key key{g.m,
                 g.n,
                 g.k,
@@ -179,10 +182,13 @@ Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
                 g.in == f32 && tf32_allowed,
                 alignment_of(g.a),
                 alignment_of(g.b),
-                c_alignment,
-                std::min({c_alignment, alignment_of(g.bias), alignment_of(aux_of(g)), alignment_of(g.a_sums)})};
+                alignment_of(g.c),
+                std::min(alignment_of(g.bias), alignment_of(g.a_sums)),
+                alignment_of(aux_of(g))};
   const auto at = problems.find(key);
-  return at != problems.end() ? at->second : problems.emplace(key, make_problem(g, key)).first->second;
+  if (at == problems.end()) return problems.emplace(key, make_problem(g, key)).first->second;
+  if (at->second.failed && !is_capturing()) at->second = make_problem(g, key);
+  return at->second;
 }
 
 Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(current_device())}; }
@@ -238,8 +244,11 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   const float one_f32 = 1, beta_f32 = g.accumulate;
   const void* one = g.in == f64 ? static_cast<const void*>(&one_f64) : &one_f32;
   const void* beta = g.in == f64 ? static_cast<const void*>(&beta_f64) : &beta_f32;
-  const cublasStatus_t status = cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c,
-                                               &chosen.algo, workspace.get(), chosen.workspaceSize, stream());
+  const cublasStatus_t status = [&] {
+    const CaptureRelaxed relaxed;  // it may load code
+    return cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c, &chosen.algo,
+                          workspace.get(), chosen.workspaceSize, stream());
+  }();
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
     // Nothing was launched, so another way can do it; but a library refusing its own proposal is worth a message.
     chosen.state = status;
@@ -248,7 +257,9 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
                  cublasLtGetStatusString(status));
     return false;
   }
+  if (status != CUBLAS_STATUS_SUCCESS && !is_capturing()) wait_for_stream();  // an earlier kernel's error comes first
   check_status(status, "a product");
+  after_library_call("cublasLtMatmul");
   return true;
 }
 

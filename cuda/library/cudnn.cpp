@@ -163,7 +163,8 @@ struct Key {
   };
 };
 Problem& find_problem(const Key& key) {
-  static thread_local std::unordered_map<Key, Problem, Key::Hash> problems;
+  // Never destroyed: a graph that this thread recorded may run kernels of these plans after the thread has ended.
+  static thread_local auto& problems = *new std::unordered_map<Key, Problem, Key::Hash>;
   const auto at = problems.find(key);
   if (at != problems.end()) return at->second;
   Problem made;

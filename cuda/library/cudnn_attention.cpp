@@ -46,7 +46,8 @@ std::vector<std::int64_t> key_of(const AttentionProblem& a, const AttentionBias&
   return key;
 }
 Problem& find_problem(const AttentionProblem& a, const AttentionBias& b, bool backward) {
-  static thread_local std::map<std::vector<std::int64_t>, Problem> problems;
+  // Never destroyed: a graph that this thread recorded may run kernels of these plans after the thread has ended.
+  static thread_local auto& problems = *new std::map<std::vector<std::int64_t>, Problem>;
   const std::vector<std::int64_t> key = key_of(a, b, backward);
   const auto at = problems.find(key);
   if (at != problems.end()) return at->second;

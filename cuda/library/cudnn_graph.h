@@ -201,10 +201,13 @@ inline bool run_plan(Problem& p, int index, std::span<void* const> pointers, std
     pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
     pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
     pack.finalize();
+    const CaptureRelaxed relaxed;  // it may load code
     require(cudnnBackendExecute(handle(), plan.plan.get(), pack.get()));
-  } catch (const Refused&) {
+  } catch (const Refused& r) {
+    if (r.status >= CUDNN_STATUS_EXECUTION_FAILED && !is_capturing()) wait_for_stream();  // throws an earlier kernel's
     return false;
   }
+  after_library_call("cudnnBackendExecute");
   return true;
 }
 
