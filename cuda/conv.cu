@@ -355,7 +355,7 @@ struct Convolution {
     }
     const bool fused = way.kind == ConvWay::cudnn_with_bias;
     const View inside = fused ? row.in(Layout::contiguous) : View{};
-    Tensor apart;  // cuDNN's result has its operands' dtype
+    Tensor apart;  // cuDNN has no engine with an f32 result for f16 or bf16 operands
     if (kind.in != kind.out || kind.add || !lies_in(y, layout))
       apart = Tensor::allocate(y.sizes, kind.in, y.device, layout);
     const View result = apart.defined() ? apart.view() : y;

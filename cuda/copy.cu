@@ -61,7 +61,7 @@ bool widen_to_16_bytes(ElementwiseLoop& loop, std::int64_t size) {
   return true;
 }
 void copy_words(const ElementwiseLoop& loop) {
-  for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) {  // parts are split in elements of the dtype
+  for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) {  // split before words are merged
     const Dtype dtype = part.operand[0].dtype;
     ElementwiseLoop wide = part;
     if (widen_to_16_bytes(wide, static_cast<std::int64_t>(size_of(dtype)))) return launch_copy<uint4>(wide);

@@ -146,7 +146,7 @@ TEST_CASE("A8: f16 and bf16 are accepted, f32 makes the region inert, others are
   }
   CHECK_THAT(message_of([] { const Autocast scope(f64); }), Contains("must be f16, bf16 or f32, got f64"));
   CHECK_THAT(message_of([] { const Autocast scope(i64); }), Contains("got i64"));
-  const Autocast off(amp::AutocastOptions{.dtype = f64, .enabled = false});  // nobody asks for that dtype
+  const Autocast off(amp::AutocastOptions{.dtype = f64, .enabled = false});  // the dtype is never used
   CHECK(matmul(a, a).dtype() == f32);
 }
 
@@ -395,7 +395,7 @@ TEST_CASE("A32 A36: evaluation passes do not accumulate memory", "[amp]") {
     for (int i = 0; i < 1000; ++i) linear(x, w);
     CHECK(memory_stats().allocated == after_first);
   }
-  CHECK(memory_stats().allocated == before_weight);  // the shadow goes with its weight
+  CHECK(memory_stats().allocated == before_weight);  // the shadow is freed with its weight
 }
 
 TEST_CASE("A37: backward makes no second cast of a weight", "[amp]") {

@@ -92,7 +92,7 @@ TEST_CASE("AutoAugment: operations as often as the pairs and their probabilities
     INFO("policy " << static_cast<int>(policy));
     const auto pairs = data::auto_augment_policy(policy);
     const data::AugmentSpace space = data::rand_augment_space(10, 32, 32);
-    std::map<std::pair<AugmentOp, double>, double> expected;  // how often in a picture
+    std::map<std::pair<AugmentOp, double>, double> expected;  // expected occurrences per image
     for (const auto& pair : pairs)
       for (const data::PolicyStep& s : pair) {
         double strength = 0;
@@ -196,7 +196,7 @@ TEST_CASE("transforms with a probability: none, all, or about so many of the pic
       std::int64_t changed = 0;
       for (std::int64_t i = 0; i < 200; ++i) changed += !same_picture(x, before, i);
       INFO("p " << p);
-      if (p == 1) CHECK(changed > 150);  // some pictures have all levels already
+      if (p == 1) CHECK(changed > 150);  // some images use all levels already
       else CHECK((changed <= 0.3 * 200 + 6 * 6.5 && (p == 0) == (changed == 0)));
     }
     Tensor x = before.clone();
@@ -222,7 +222,7 @@ TEST_CASE("transforms with a probability: none, all, or about so many of the pic
   CHECK(same_bits(same, before));
   std::int64_t changed = 0;
   for (std::int64_t i = 0; i < 200; ++i) changed += !same_picture(distorted, before, i);
-  CHECK(changed > 170);  // 1 in 32 has no change drawn
+  CHECK(changed > 170);  // 1 in 32 gets no change
   CHECK_THROWS_WITH(data::random_photometric_distort_(same, d, {.hue = {0, 0.6f}}), Contains("within -0.5 and 0.5"));
 }
 
@@ -375,7 +375,7 @@ TEST_CASE("numbers that are too large, or no numbers, are refused and never used
     CHECK_THROWS_WITH(data::random_crop(x, border, d), Contains("too wide"));
     CHECK_THROWS_WITH(data::resize_shorter_side(x, border), Contains("from 1 to 2^31 - 1"));
   }
-  // Without checks these would draw for ever.
+  // Without checks these would sample forever.
   Batch b{clone(x), tensor({1, 2})};
   CHECK_THROWS_WITH(data::mixup(b, d, 4, inf), Contains("alpha must be positive"));
   CHECK_THROWS_WITH(data::cutmix(b, d, 4, inf), Contains("alpha must be positive"));

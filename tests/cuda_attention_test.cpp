@@ -22,7 +22,7 @@ struct Case {
   double dropout = 0;
   bool transposed = false;  // heads beside each other in memory: [batch, length, heads, width]
   double size = 1;          // of the elements of q
-  bool exact = false;       // weights of halves are not rounded
+  bool exact = false;       // f16 and bf16 weights are not rounded
   double gradient_size = 1;
 };
 

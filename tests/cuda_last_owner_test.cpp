@@ -183,7 +183,7 @@ TEST_CASE("gradients of elementwise operators and softmax are written over the g
       const Tensor start = leaf_of({rows, classes}, d, f32, 2).detach(), before = on_host(start).clone();
       Tensor y = f(x * 2.0);
       std::int64_t peak = peak_of(d, [&] { y.backward(start); });
-      CHECK(peak <= wide + slack);  // x's gradient; the first of the others lies where something was saved
+      CHECK(peak <= wide + slack);  // x's gradient; the first of the others reuses saved memory
       CHECK(same(start, before));
     };
     check_peak("gelu", [](const Tensor& h) { return gelu(gelu(relu(tanh(h)))); });

@@ -120,7 +120,7 @@ Found gradients(const Case& c, Device device, Dtype dtype, bool apart, int hook)
   for (const Tensor& r : results) weights.push_back(randn(r.sizes()).to(dtype).to(device));
   backward(results, weights, {.retain_graph = true});
   const Tensor first = x.grad().detach().clone();
-  if (kept.defined()) CHECK(same_bits(kept.to(cpu), copy.to(cpu)));  // nobody has written over it
+  if (kept.defined()) CHECK(same_bits(kept.to(cpu), copy.to(cpu)));  // it has not been overwritten
   backward(results, weights);
   return {first, x.grad()};
 }
@@ -181,6 +181,6 @@ TEST_CASE("on a GPU the gradients of a packed projection are not copied") {
     const std::string_view name = c.name;
     const bool packed = name == "three parts" || name == "fewer heads of key and value" || name == "packed by head";
     if (packed) CHECK(copies(c) == 0);
-    if (name == "query and key turned") CHECK(copies(c) == 3);  // attention reads tensors of their own
+    if (name == "query and key turned") CHECK(copies(c) == 3);  // attention reads copies
   }
 }

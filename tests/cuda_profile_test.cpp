@@ -64,7 +64,7 @@ TEST_CASE("A captured step under a profile gives the same numbers, and its repla
       }
       CHECK(n["captured step: record"] == 1);
       CHECK(n["captured step: replay"] == 4);
-      CHECK(n["optimizer step"] == 2);  // as it is, and while it was recorded
+      CHECK(n["optimizer step"] == 2);  // run eagerly, and during capture
     }
     return losses;
   };

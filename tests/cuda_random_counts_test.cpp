@@ -49,7 +49,7 @@ TEST_CASE("poisson follows its distribution for small and large rates") {
     const Tensor large = poisson(full({draws}, 1e6, {.dtype = f64}).to(device));
     CHECK(std::abs(mean(large).item<double>() - 1e6) < 5 * 1e3 / std::sqrt(draws));
     CHECK(std::abs(var(large).item<double>() / 1e6 - 1) < 0.06);
-    const Tensor mixed = poisson(tensor({0, 1, 0, 100}, {.dtype = f16}).to(device));  // both ways in one tensor
+    const Tensor mixed = poisson(tensor({0, 1, 0, 100}, {.dtype = f16}).to(device));  // both algorithms in one tensor
     CHECK(mixed.dtype() == f16);
     CHECK(mixed[0].item<float>() == 0);
     CHECK(mixed[2].item<float>() == 0);

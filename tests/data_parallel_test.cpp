@@ -90,7 +90,7 @@ std::vector<Tensor> trained(ProcessGroup& group, const nn::DataParallelOptions& 
   return nn::parameters(net);
 }
 
-constexpr double tiny = 0.25 / 1024;  // MiB: several buckets even in this net
+constexpr double tiny = 0.25 / 1024;  // MiB: several buckets even in this model
 
 }  // namespace
 

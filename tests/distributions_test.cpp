@@ -425,7 +425,7 @@ long double gamma_cdf(long double a, long double x) {
 }
 // The gradient of a mean over samples with respect to a parameter is within five standard errors of the true one.
 template <class F> void check_mean_slope(double at, double expected, const F& draw) {
-  const Tensor p = full({40000}, at, {.dtype = f64}).requires_grad_();  // each draw has a parameter of its own
+  const Tensor p = full({40000}, at, {.dtype = f64}).requires_grad_();  // each sample has its own parameter
   draw(p).sum().backward();
   const double mean = p.grad().mean().item<double>(), spread = std::sqrt(var(p.grad(), 0).item<double>() / 40000);
   INFO("at " << at << ": " << mean << " instead of " << expected << ", standard error " << spread);

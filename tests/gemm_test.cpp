@@ -61,7 +61,7 @@ TEST_CASE("products agree with f64 in every dtype, layout and instruction set") 
           CHECK(wrong(matmul(a, b), matmul(cast(a, f64), cast(b, f64)), c.k) == "");
           const Tensor bias = cast(rand({c.n}, {.dtype = f64}) - 0.5, t);
           CHECK(wrong(linear(a, b.t(), bias), matmul(cast(a, f64), cast(b, f64)) + cast(bias, f64), c.k) == "");
-          const Tensor sums = empty({c.m, c.n});  // of halves, not rounded
+          const Tensor sums = empty({c.m, c.n});  // f16 or bf16 operands, not rounded
           kernels::gemm(cpu, sums.view(), a.view(), b.view(), bias.view());
           CHECK(wrong(sums, matmul(cast(a, f64), cast(b, f64)) + cast(bias, f64), c.k) == "");
           kernels::gemm(cpu, sums.view(), a.view(), b.view(), {}, {}, true);
@@ -81,7 +81,7 @@ TEST_CASE("products agree with f64 in every dtype, layout and instruction set") 
         CHECK(wrong(y, matmul(cast(left, f64), cast(right, f64)), c.k) == "");
         CHECK(equal(matmul(transpose(turned), slice(wide, 2, c.n)), y));
       }
-      const Tensor across = cast(rand({7, 33, 60}, {.dtype = f64}) - 0.5, t);  // turned matrices by one column each
+      const Tensor across = cast(rand({7, 33, 60}, {.dtype = f64}) - 0.5, t);  // transposed, times a column
       const Tensor column = cast(rand({7, 33, 1}, {.dtype = f64}) - 0.5, t);
       const Tensor wanted = matmul(transpose(cast(across, f64)), cast(column, f64));
       CHECK(wrong(matmul(transpose(across), column), wanted, 33) == "");
@@ -129,7 +129,7 @@ TEST_CASE("a product of two vectors keeps its digits however long it is, and its
     for (Dtype t : {f64, f32, f16, bf16}) {
       INFO(cpu_backend::name_of(isa) << " " << name_of(t));
       const Tensor a = full({n}, 0.1, {.dtype = t}), b = cast(rand({2 * n}, {.dtype = f64}) - 0.5, t);
-      const Tensor tenths = empty({1, 1}, {.dtype = t == f64 ? f64 : f32});  // of halves, not rounded
+      const Tensor tenths = empty({1, 1}, {.dtype = t == f64 ? f64 : f32});  // f16 or bf16 operands, not rounded
       kernels::gemm(cpu, tenths.view(), unsqueeze(a, 0).view(), ones({n, 1}, {.dtype = t}).view(), {});
       const double wanted = a[0].item<double>() * n;
       CHECK(std::abs(tenths.item<double>() - wanted) <= (t == f64 ? 1e-13 : 5e-6) * wanted);

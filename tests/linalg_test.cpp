@@ -189,7 +189,7 @@ TEST_CASE("eigenvalues and vectors of matrices that are not symmetric", "[eig]")
       const Tensor error = times(graded, r.vectors) - complex_mul(r.vectors, unsqueeze(r.values, -3));
       CHECK(norm_of(error) < 2e4 * static_cast<double>(n) * epsilon(graded) * norm_of(graded));
     }
-    // that a plain QR step leaves as they are: permutations in one circle, whose values lie on the unit circle
+    // unchanged by a plain QR step: permutations in one circle, whose values lie on the unit circle
     for (const std::int64_t n : {2, 3, 4, 9, 16}) {
       const Tensor turn = roll(identity(n, plain), 1, 0), values = eigvals(turn);
       CHECK(norm_of(complex_abs(values) - ones({n}, o)) < few * static_cast<double>(n) * epsilon(plain));

@@ -47,7 +47,7 @@ struct Block {
   }
 };
 struct Net {
-  nn::Linear first{8, 8};  // has the address of the net itself
+  nn::Linear first{8, 8};  // has the same address as the model
   std::vector<Block> blocks = make();
   nn::Sequential tail{nn::Linear{8, 8}, [](const Tensor& x) { return tanh(x); }};
   nn::Linear head{8, 4};

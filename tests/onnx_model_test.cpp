@@ -202,7 +202,7 @@ TEST_CASE("branches, loops and functions of a file") {
   CHECK(all_close(one(if_model(), {x}), tensor({2.0, 5.0}, {.dtype = f64})));
   CHECK(all_close(one(if_model(), {-1.0 * x}), tensor({0.0, 1.0}, {.dtype = f64})));
 
-  {  // branches with numbers of their own, under the same name
+  {  // branches with different constants under the same name
     const auto side = [](double v) {
       return initialiser("w", full({1}, v)) + node("Add", {"x", "w"}, {"s"}) + output("s");
     };

@@ -79,7 +79,7 @@ TEST_CASE("a scaled gradient is neither clipped nor stepped with by those who ta
   opt.step();
   scaler.update();
   scaled();
-  scaler.step(opt);  // the gradients are unscaled when somebody asks for them
+  scaler.step(opt);  // the gradients are unscaled when requested
   clip();
   scaler.update();
   scaled();

@@ -45,7 +45,7 @@ void check_close(const Tensor& a, const Tensor& b, double tolerance, const char*
 
 struct Sizes {
   std::vector<std::int64_t> batches;
-};  // of each rank
+};  // per rank
 
 // Forward, backward and running statistics of one step on the parts, compared with the whole batch.
 template <class Norm, class Call>

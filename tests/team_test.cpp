@@ -106,7 +106,7 @@ TEST_CASE("team: a forked child starts threads of its own") {
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    alarm(60);  // a child that hangs must not wait for ever
+    alarm(60);  // a hanging child must not wait forever
     _exit(sum_of(100) == 4950 && sum_of(500) == 124750 ? 0 : 1);
   }
   int status = -1;

@@ -250,7 +250,7 @@ TEST_CASE("affine: torchvision's matrix, bilinear; rotations by quarter turns; w
               {-0.42456, -0.7107, -0.44743, 0.34186, 0.79691, 0.02466, -0.64831, -0.75805, -0.22076, 0.54198,
                0.14906, -0.38005, -0.85429, -0.53435, 0.12491, 0.0, -0.09998, -0.31621, -0.40801, -0.06408}, 2e-5));
   const Tensor square = ramp(5, 5);
-  // clockwise here, the other way there
+  // clockwise here, counterclockwise there
   CHECK(same_bits(data::affine(square, {.degrees = -90}), data::rotate(square, 90)));
   CHECK(same_bits(data::affine(square, {}), square));
   CHECK(close(data::affine(ramp(2, 3), {.right = 1}, {.fill = 7}), {7, 0, 37, 7, 111, 148}, 0));
