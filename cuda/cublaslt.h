@@ -11,9 +11,9 @@ namespace mantissa::cuda_backend {
 inline constexpr int most_cublaslt_plans = 8;
 
 // Runs plan number `plan` in the order of cuBLASLt's heuristic (0: the best). Returns false if there are fewer plans,
-// or if g needs what cuBLASLt does not support: a_sums with a bias or a batch, exact gelu, before_activation with any
-// activation but gelu_tanh, or a bias with a dtype other than c's. Its gelu may be applied to sums that were not
-// rounded first.
+// if k is 0, or if g needs what cuBLASLt does not support: a_sums with a bias, an activation, a batch or f64; exact
+// gelu; before_activation or saved with any activation but gelu_tanh, or not aligned; or a bias with a dtype other than
+// c's. Its gelu may be applied to sums that were not rounded first.
 bool run_cublaslt(const tensor_core::Gemm& g, int plan);
 
 // Whether f32 products may round their inputs to TF32 (10 mantissa bits). Off by default, as in PyTorch.

@@ -1,5 +1,5 @@
 // The launches of the elementwise kernels, one per formula and compute dtype. Formula i is instantiated in
-// cuda/pointwise_<i % tile_files>.cu, so that no file is slow to compile; a new formula needs no edit there. Next:
+// cuda/pointwise_<i % pointwise_files>.cu, so that no file is slow to compile; a new formula needs no edit there. Next:
 // cuda/pointwise.cpp.
 #pragma once
 
