@@ -23,13 +23,16 @@
 #include "core/random.h"
 #include "cuda/attention.h"
 #include "cuda/launch.cuh"
+#include "cuda/ptx.cuh"
 #include "cuda/vec.cuh"
 
 namespace mantissa::cuda_backend::flash {
 
 inline constexpr double log2_e = 1.4426950408889634;
 
-__device__ inline float exp2_of(float x) { return exp2f(x); }
+__device__ inline float exp2_of(float x) { return ptx::exp2_flushed(x); }
+__device__ inline float larger(float a, float b) { return fmaxf(a, b); }
+__device__ inline double larger(double a, double b) { return a > b ? a : b; }
 __device__ inline double exp2_of(double x) { return exp2(x); }
 template <class C> __device__ inline C infinity() { return C(__builtin_huge_val()); }
 
@@ -46,8 +49,9 @@ __device__ inline Place place_of(std::int64_t tiles, std::int64_t heads, int row
   return {at / heads, at % heads, (last_first ? tiles - 1 - tile : tile) * rows};
 }
 
-// Scores of one head, masked, in units of log(2).
-template <class C> struct ScoreOf {
+// Scores of one head, masked, in units of log(2). plain: without a mask. Problems without mask and dropout have kernels
+// of their own, because the code for both is repeated for each of a thread's 64 scores: a third of the size without.
+template <class C, bool plain> struct ScoreOf {
   const AttentionProblem& p;
   std::int64_t batch, head;
   C scale;
@@ -58,7 +62,7 @@ template <class C> struct ScoreOf {
   __device__ C operator()(C product, std::int64_t query, std::int64_t key, bool inside) const {
     if (!inside && (key >= p.keys || query >= p.queries || (p.causal && key > query))) return -infinity<C>();
     C s = product * scale;
-    if (p.mask) {
+    if (!plain && p.mask) {
       const std::int64_t at = batch * p.mask_strides[0] + head * p.mask_strides[1] + query * p.mask_strides[2] +
                               key * p.mask_strides[3];
       if (p.mask_dtype == boolean) {
@@ -149,7 +153,7 @@ __device__ inline void store_rows(const AttentionRows& to, const Place& at, std:
   }
 }
 
-template <class A>
+template <class A, bool plain>
 __global__ void __launch_bounds__(A::threads) attention_forward_kernel(AttentionProblem p, std::int64_t tiles) {
   using C = typename A::Compute;
   using T = typename A::Stored;
@@ -163,7 +167,7 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
   const T* v = row_pointer<const T>(p.v, at.batch, kv_head);
 
   A::fetch(own, row_pointer<const T>(p.q, at.batch, at.head), p.q.row, at.first, p.queries, p.width, A::rows);
-  const ScoreOf<C> score(p, at.batch, at.head);
+  const ScoreOf<C, plain> score(p, at.batch, at.head);
   Keeper keep(p, at.batch, at.head);
   typename A::Result sums;
   C highest[A::slots], total[A::slots];
@@ -180,16 +184,27 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
     const bool inside = end <= p.keys && at.first + A::rows <= p.queries && (!p.causal || end <= at.first + 1);
     typename A::Scores w;
     A::scores(w, own, k_tile);
+    if (plain && inside) {
+#pragma unroll
+      for (int s = 0; s < A::slots; ++s) {
+#pragma unroll
+        for (int i = 0; i < A::score_columns; ++i) w.at(s, i) *= score.scale;
+      }
+    } else {
+#pragma unroll
+      for (int s = 0; s < A::slots; ++s) {
+#pragma unroll
+        for (int i = 0; i < A::score_columns; ++i)
+          w.at(s, i) = score(w.at(s, i), at.first + A::row_of(s), first_key + A::column_of(i), inside);
+      }
+    }
 #pragma unroll
     for (int s = 0; s < A::slots; ++s) {
       const std::int64_t query = at.first + A::row_of(s);
       C top = highest[s];
 #pragma unroll
-      for (int i = 0; i < A::score_columns; ++i) {
-        w.at(s, i) = score(w.at(s, i), query, first_key + A::column_of(i), inside);
-        top = w.at(s, i) > top ? w.at(s, i) : top;
-      }
-      top = fold_lanes<A>(top, [](C a, C b) { return a > b ? a : b; });
+      for (int i = 0; i < A::score_columns; ++i) top = larger(w.at(s, i), top);
+      top = fold_lanes<A>(top, [](C a, C b) { return larger(a, b); });
       const C base = top == -infinity<C>() ? C(0) : top;  // so far every key is masked
       const C shrink = exp2_of(highest[s] - base);
       highest[s] = top;
@@ -198,7 +213,7 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
       for (int i = 0; i < A::score_columns; ++i) {
         const C e = exp2_of(w.at(s, i) - base);
         sum += e;
-        w.at(s, i) = p.dropout > 0 && !keep(query, first_key + A::column_of(i)) ? C(0) : e;
+        w.at(s, i) = !plain && p.dropout > 0 && !keep(query, first_key + A::column_of(i)) ? C(0) : e;
       }
       total[s] = total[s] * shrink + sum;
 #pragma unroll
@@ -235,9 +250,9 @@ __device__ inline C stored_delta(const AttentionProblem& p, std::int64_t base, s
 
 // For both backward kernels, from the products q k^T and dy v^T: the weight after dropout (not yet divided by the keep
 // probability), and the gradient of the score.
-template <class C> struct Derivative {
+template <class C, bool plain> struct Derivative {
   const AttentionProblem& p;
-  ScoreOf<C> score;
+  ScoreOf<C, plain> score;
   Keeper keep;
   C kept;
   struct Of { C weight, gradient; };
@@ -246,7 +261,7 @@ template <class C> struct Derivative {
       : p(problem), score(problem, batch, head), keep(problem, batch, head), kept(kept_scale<C>(problem)) {}
   __device__ Of operator()(C qk, C dy_v, C lse, C delta, std::int64_t query, std::int64_t key, bool inside) {
     const C weight = exp2_of(score(qk, query, key, inside) - lse);
-    if (p.dropout > 0) {
+    if (!plain && p.dropout > 0) {
       if (!keep(query, key)) return {C(0), -weight * delta};
       dy_v *= kept;
     }
@@ -255,7 +270,7 @@ template <class C> struct Derivative {
 };
 
 // for_delta: computes, instead of dq, delta from the weights and dy v, because y may have been rounded.
-template <class A, bool for_delta>
+template <class A, bool for_delta, bool plain>
 __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProblem p, std::int64_t tiles) {
   using C = typename A::Compute;
   using T = typename A::Stored;
@@ -273,7 +288,7 @@ __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProbl
 
   A::fetch(own_q, q, p.q.row, at.first, p.queries, p.width, A::rows);
   A::fetch(own_dy, dy, p.dy.row, at.first, p.queries, p.v_width, A::rows);
-  Derivative<C> derive(p, at.batch, at.head);
+  Derivative<C, plain> derive(p, at.batch, at.head);
   typename A::Result sums;
   C lse[A::slots], delta[A::slots], total[A::slots] = {};
 #pragma unroll
@@ -323,7 +338,7 @@ __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProbl
 }
 
 // for_dk, for_dv: which of the two are computed; wide heads have registers for only one at a time.
-template <class A, bool for_dk, bool for_dv>
+template <class A, bool for_dk, bool for_dv, bool plain>
 __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProblem p, std::int64_t tiles) {
   using C = typename A::Compute;
   using T = typename A::Stored;
@@ -355,7 +370,7 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
     const std::int64_t base = (at.batch * p.heads + head) * p.queries, end_key = at.first + A::rows;
     const bool inside = first_query + A::columns <= p.queries && end_key <= p.keys &&
                         (!p.causal || end_key <= first_query + 1);
-    Derivative<C> derive(p, at.batch, head);
+    Derivative<C, plain> derive(p, at.batch, head);
     typename A::Scores w, dw;
     A::scores(w, own_k, q_tile);
     if (for_dk) A::scores(dw, own_v, dy_tile);
@@ -398,20 +413,27 @@ void launch_tiles(const char* name, void (*kernel)(P...), const AttentionProblem
   const auto bytes = static_cast<std::size_t>(shared_bytes<A>(own_tiles));
   launch(name, kernel, {dim3(static_cast<unsigned>(blocks)), dim3(A::threads), bytes}, p, tiles);
 }
+
+inline bool is_plain(const AttentionProblem& p) { return !p.mask && p.dropout <= 0; }
 template <class A> void launch_forward(const AttentionProblem& p) {
-  launch_tiles<A>("attention", attention_forward_kernel<A>, p, p.queries, p.heads, 1);
+  launch_tiles<A>("attention", is_plain(p) ? attention_forward_kernel<A, true> : attention_forward_kernel<A, false>, p,
+                  p.queries, p.heads, 1);
 }
 // at_once: dk and dv in one pass. finds_delta: p.delta has not been computed yet.
 template <class A, bool at_once, bool finds_delta> void launch_backward(const AttentionProblem& p) {
   if constexpr (finds_delta) {
-    launch_tiles<A>("attention_delta_of_weights", attention_dq_kernel<A, true>, p, p.queries, p.heads, 2);
+    launch_tiles<A>("attention_delta_of_weights", attention_dq_kernel<A, true, false>, p, p.queries, p.heads, 2);
   }
-  launch_tiles<A>("attention_dq", attention_dq_kernel<A, false>, p, p.queries, p.heads, 2);
+  launch_tiles<A>("attention_dq",
+                  is_plain(p) ? attention_dq_kernel<A, false, true> : attention_dq_kernel<A, false, false>, p,
+                  p.queries, p.heads, 2);
   if constexpr (at_once) {
-    launch_tiles<A>("attention_dkv", attention_dkv_kernel<A, true, true>, p, p.keys, p.kv_heads, 2);
+    const auto kernel =
+        is_plain(p) ? attention_dkv_kernel<A, true, true, true> : attention_dkv_kernel<A, true, true, false>;
+    launch_tiles<A>("attention_dkv", kernel, p, p.keys, p.kv_heads, 2);
   } else {
-    launch_tiles<A>("attention_dk", attention_dkv_kernel<A, true, false>, p, p.keys, p.kv_heads, 2);
-    launch_tiles<A>("attention_dv", attention_dkv_kernel<A, false, true>, p, p.keys, p.kv_heads, 2);
+    launch_tiles<A>("attention_dk", attention_dkv_kernel<A, true, false, false>, p, p.keys, p.kv_heads, 2);
+    launch_tiles<A>("attention_dv", attention_dkv_kernel<A, false, true, false>, p, p.keys, p.kv_heads, 2);
   }
 }
 

@@ -75,7 +75,16 @@ template <> __device__ inline void mma<BFloat16>(Accumulator& c, const FragmentA
       : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
 }
 
+// 2^x; a result below 2^-126 is 0.
+__device__ inline float exp2_flushed(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+}
+
 #else
+
+inline float exp2_flushed(float x) { return exp2f(x); }
 
 inline std::uint64_t global_timer() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());

@@ -127,15 +127,19 @@ template <class T, int tile_n>
 __device__ __forceinline__ void store_slices(const Gemm& g, const Place& place, int consumer,
                                              const float (&d)[tile_n / 2], float* result) {
   const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
-#pragma unroll
+#pragma unroll 1
   for (int from = 0; from < tile_n; from += slice) {
 #pragma unroll
-    for (int j = 0; j < slice / 8; ++j) {
+    for (int s = 0; s < tile_n; s += slice) {
+      if (s != from) continue;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float* v = d + (from / 8 + j) * 4 + 2 * half;
-        float* to = result + (16 * warp + 8 * half + lane / 4) * slice_row + 8 * j + lane % 4 * 2;
-        *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
+      for (int j = 0; j < slice / 8; ++j) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float* v = d + (s / 8 + j) * 4 + 2 * half;
+          float* to = result + (16 * warp + 8 * half + lane / 4) * slice_row + 8 * j + lane % 4 * 2;
+          *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
+        }
       }
     }
     hopper::warpgroup_sync(1 + consumer);
@@ -172,6 +176,13 @@ __device__ __forceinline__ void store_boxes(const Gemm& g, const Place& place, i
 #pragma unroll
   for (int box = 0; box < tile_n / box_columns; ++box) {
     std::uint16_t* const to = boxes[box % 2];
+    float add[box_columns / 8][2];  // -0 leaves every sum as it is
+#pragma unroll
+    for (int j = 0; j < box_columns / 8; ++j) {
+      const std::int64_t column = place.column + box * box_columns + 8 * j + lane % 4 * 2;
+      add[j][0] = bias && column < g.n ? static_cast<float>(bias[column]) : -0.0f;
+      add[j][1] = bias && column + 1 < g.n ? static_cast<float>(bias[column + 1]) : -0.0f;
+    }
     if (thread == 0) hopper::copies_out_wait<1>();  // the store before last has released this buffer
     hopper::warpgroup_sync(1 + consumer);
 #pragma unroll
@@ -180,13 +191,8 @@ __device__ __forceinline__ void store_boxes(const Gemm& g, const Place& place, i
 #pragma unroll
       for (int i = 0; i < 2; ++i) {  // 8 columns: this lane holds two of them in two rows
         const float* sums = d + (box * box_columns / 8 + j + i) * 4;
-        float v[4] = {sums[0], sums[1], sums[2], sums[3]};
-        if (bias) {
-          const std::int64_t column = place.column + box * box_columns + 8 * (j + i) + lane % 4 * 2;
-          const float b0 = column < g.n ? static_cast<float>(bias[column]) : 0;
-          const float b1 = column + 1 < g.n ? static_cast<float>(bias[column + 1]) : 0;
-          v[0] += b0, v[1] += b1, v[2] += b0, v[3] += b1;
-        }
+        const float b0 = add[j + i][0], b1 = add[j + i][1];
+        float v[4] = {sums[0] + b0, sums[1] + b1, sums[2] + b0, sums[3] + b1};
         if (relu) {
 #pragma unroll
           for (float& x : v) x = pointwise::Relu().f(static_cast<float>(T(x)));
@@ -212,7 +218,6 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
   float d[tile_n / 2] = {};  // initialized, since ptxas 12.4 otherwise serializes the products (warning C7515)
   int stage = 0, phase = 0;
   for (Tiles<tile_n, blocks> t(tiles); t.more(); t.next()) {
-    const Place place = t.own(g);
     int before = 0;
     for (int step = 0; step < steps; ++step) {
       hopper::barrier_wait(&shared.full[stage], phase);
@@ -228,6 +233,7 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
       before = stage;
       if (++stage == ring) stage = 0, phase ^= 1;
     }
+    const Place place = t.own(g);  // divisions: while the last products are under way
     hopper::wgmma_wait<0>();
     release<blocks>(&shared.empty[before], lane);
 
