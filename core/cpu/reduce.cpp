@@ -1,4 +1,4 @@
-// Sums and variances over any set of dimensions. Results are contiguous; `y` has x's rank, with size 1 where x is
+// Sums over any set of dimensions. Results are contiguous; `y` has x's rank, with size 1 where x is
 // reduced. Implemented by core/cpu/reduce.h.
 #include "core/cpu/reduce.h"
 
@@ -9,9 +9,6 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
-MANTISSA_KERNEL(reduce_var, const View& y, const View& x, double divisor)
-MANTISSA_KERNEL(reduce_norm, const View& y, const View& x)
-MANTISSA_KERNEL(reduce_nansum, const View& y, const View& x)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -53,53 +50,6 @@ void reduce_sum(const View& y, const View& x, double divisor) {
     case Dtype::f32: return run<float>(y, x, divisor);
     default: return run<std::int64_t>(y, x, divisor);
   }
-}
-
-// y = sum((x - mean)^2) / divisor, in two passes. The rounding error of the mean adds its square to every term:
-// negligible unless the mean is over a thousand times the deviation (in f32); then it is corrected by the sum of the
-// deviations.
-void reduce_var(const View& y, const View& x, double divisor) {
-  visit_compute(x.dtype, [&]<class C> {
-    DenseResult<C> out(y);
-    const ReducePlan plan(y.sizes, x);
-    const auto room = static_cast<std::size_t>(plan.outputs);
-    const auto n = static_cast<C>(plan.count);
-    std::unique_ptr<C[]> mean(new C[room]), away;
-    reduce<Sum>(plan, Elements<C>{x}, mean.get());
-    for (std::size_t i = 0; i < room; ++i) mean[i] = mean[i] / n;
-    reduce<Sum>(plan, Deviations<C, true>{x}, out.data(), static_cast<const C*>(mean.get()));
-    for (std::size_t i = 0; i < room; ++i) {
-      C& squares = out.data()[i];
-      if (mean[i] * mean[i] * n * (8 * std::numeric_limits<C>::epsilon()) > squares) {
-        if (!away) {
-          away.reset(new C[room]);
-          reduce<Sum>(plan, Deviations<C, false>{x}, away.get(), static_cast<const C*>(mean.get()));
-        }
-        squares = std::max(C(0), squares - away[i] * (away[i] / n));
-      }
-      squares = squares / static_cast<C>(divisor);
-    }
-    out.finish();
-  });
-}
-
-// y = sqrt(sum(x^2)), in the compute dtype and contiguous.
-void reduce_norm(const View& y, const View& x) {
-  visit_compute(x.dtype, [&]<class C> {
-    const ReducePlan plan(y.sizes, x);
-    C* out = y.as<C>();
-    reduce<Sum>(plan, MappedElements<C, Square>{x}, out);
-    for (std::int64_t i = 0; i < plan.outputs; ++i) out[i] = std::sqrt(out[i]);
-  });
-}
-
-// y = the sum of the elements that are not NaN.
-void reduce_nansum(const View& y, const View& x) {
-  visit_compute(x.dtype, [&]<class C> {
-    DenseResult<C> out(y);
-    reduce<Sum>(ReducePlan(y.sizes, x), MappedElements<C, NanToZero>{x}, out.data());
-    out.finish();
-  });
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

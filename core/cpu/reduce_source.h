@@ -191,8 +191,8 @@ template <class C> struct Elements {
     return found;
   }
 };
-// Functions of vectors and numbers. A square is rounded before it is folded, whatever the source: core/cpu/reduce.cpp
-// is compiled without FMA contraction.
+// Functions of vectors and numbers. A square is rounded before it is folded, whatever the source:
+// core/cpu/reduce_norm.cpp is compiled without FMA contraction.
 struct Square {
   template <class V> V operator()(const V& v) const { return v * v; }
 };
