@@ -207,7 +207,8 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     const Tensor& p = parameters_[i].tensor;
     const Tensor g = p.grad();
     if (!g.defined()) {
-      if (used.data<std::uint8_t>()[i]) Tensor(p).set_grad(cast(reduced.to(p.device()), p.dtype()));
+      const auto* leaf = autograd::leaf_of(p);
+      if (leaf && used.data<std::uint8_t>()[i]) Tensor(p).set_grad(cast(reduced.to(p.device()), leaf->dtype()));
     } else if (g.raw_data() != reduced.raw_data()) {
       // direct kernel call: must not count as a modification, so the gradient keeps its loss's scale (autograd/hooks.h)
       const Tensor there = reduced.to(g.device());
