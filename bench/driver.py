@@ -226,7 +226,8 @@ class Bench:
             names += [m for m in modes if pictures or not m.endswith("nhwc")]
         return names
 
-    def measure(self, name):
+    def workload(self, name):
+        """Trains, then measures memory. What --out has of either already stays as it is."""
         import bench_data
         import reference
 
@@ -248,17 +249,43 @@ class Bench:
             "peer_device": self.args.peer_device,
         }
         settings["proofs"] = (2,) if quick and not self.args.proofs else (2, 3, 4, 5, 6, 7)
-        workers, salt = self.workers(self.sides(workload)), bench_data.Salt(spec, self.seed)
-        run = training.Training(workers, ref, salt, self.gate, spec, settings, self.seed, folder)
-        result = run.all()
-        result.update(title=workload["title"], data=source, blocks_wanted=blocks)
-        result["items_per_step"] = workload["batch"] * workload.get("items", 1)
-        if "memory" in self.parts:
+        if "workloads" in self.lacking(name):
+            workers, salt = self.workers(self.sides(workload)), bench_data.Salt(spec, self.seed)
+            run = training.Training(workers, ref, salt, self.gate, spec, settings, self.seed, folder)
+            items = workload["batch"] * workload.get("items", 1)
+            about = dict(title=workload["title"], data=source, blocks_wanted=blocks, items_per_step=items)
+            self.train(name, run, about)
+        if self.lacking(name) == ["memory"]:
             if self.args.device == "cuda":
                 self.dismiss()  # their memory is the GPU's, too
-            result["memory"] = self.memory(spec, ref.spec["init"], folder)
+            self.result["workloads"][name]["memory"] = found = self.memory(spec, ref.spec["init"], folder)
+            self.report_memory(found)
         shutil.rmtree(folder)
-        return result
+
+    def lacking(self, name):
+        """The parts that are asked for and that the result does not have, or not to the end of its proofs."""
+        found = self.result["workloads"].get(name, {"unproven": "not measured"})
+        missing = {"workloads": "unproven" in found, "memory": "memory" not in found}
+        return [part for part in self.parts if missing.get(part)]
+
+    def train(self, name, run, about):
+        """Where the time ends or a proof breaks off, what was measured by then is kept, as not proven."""
+        interrupted = False
+        try:
+            result = run.all()
+        except (Exception, KeyboardInterrupt) as e:
+            if not run.blocks:
+                raise
+            interrupted = isinstance(e, KeyboardInterrupt)
+            why = "interrupted" if interrupted else f"{type(e).__name__}: {e}".splitlines()[0]
+            result = dict(run.result(), unproven=why)
+        self.result["workloads"][name] = dict(result, **about)
+        self.save()
+        self.report(name, self.result["workloads"][name])
+        if "unproven" in result:
+            self.problem(f"{name}: not proven: {result['unproven']}")
+        if interrupted:
+            raise KeyboardInterrupt
 
     def turn_seconds(self):
         return self.args.turn or (0.1 if self.args.quick else 0.15)
@@ -345,10 +372,6 @@ class Bench:
             if training.ours(side):
                 for number, line in sorted(s["proofs"].items()):
                     print(f"  proof {number}, {side}: {line}")
-        for side, m in result.get("memory", {}).items():
-            peak = f"peak {m['peak'] / 1e6:.0f} MB, {m['beyond'] / 1e6:.0f} beyond the start"
-            device = f", reserved on the device {m['reserved'] / 1e6:.0f} MB" if self.args.device == "cuda" else ""
-            print(f"  memory {side:14} {peak}{device}, first step after {m['to_first_step']:.2f} s")
         if result["missing"]:
             self.problems.append(f"{name}: no result of {', '.join(result['missing'])}")
         thrown = sum(not quiet for block in result["blocks"] for turns in block.values() for _, quiet in turns)
@@ -360,6 +383,12 @@ class Bench:
             )
         if result["busy"]:
             self.problems.append(f"{name}: busy machine")
+
+    def report_memory(self, found):
+        for side, m in found.items():
+            peak = f"peak {m['peak'] / 1e6:.0f} MB, {m['beyond'] / 1e6:.0f} beyond the start"
+            device = f", reserved on the device {m['reserved'] / 1e6:.0f} MB" if self.args.device == "cuda" else ""
+            print(f"  memory {side:14} {peak}{device}, first step after {m['to_first_step']:.2f} s")
 
     def everything(self):
         import torch
@@ -379,7 +408,7 @@ class Bench:
             return
         if "workloads" in self.parts:
             for name in self.args.workload:
-                if name not in self.result["workloads"]:
+                if self.lacking(name):
                     self.guarded(name, self.workload)
         if "operators" in self.parts:
             self.guarded("operators", lambda _: self.operators())
@@ -415,11 +444,6 @@ class Bench:
             worker.ask("RUN", 600, steps=2)
             print(f"  {side:14} first step {first:.1f} s", flush=True)
 
-    def workload(self, name):
-        result = self.measure(name)
-        self.result["workloads"][name] = result
-        self.report(name, result)
-
     def build(self):
         build = os.path.dirname(os.path.abspath(self.args.worker))
         self.result["sizes"] = extras.sizes(build, self.args.worker)
@@ -437,7 +461,11 @@ class Bench:
 
 
 def main():
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was measured is kept
+    def interrupt(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # timeout(1) sends two: the second would end the saving
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)  # what was measured is kept
     bench = Bench(arguments())
     try:
         bench.everything()

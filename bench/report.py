@@ -18,6 +18,16 @@ import training  # noqa: E402
 BEGIN, END = "<!-- {}: written by bench/report.py -->\n", "<!-- end of {} -->"
 
 
+def only_proven(result):
+    """What broke off before its proofs has no times and no ratios here."""
+    for w in result.get("workloads", {}).values():
+        if "unproven" in w:
+            w["ratios"] = {}
+            for side in w["sides"].values():
+                side.update(ms=None, failed=side["failed"] or f"not proven ({w['unproven']})")
+    return result
+
+
 def ratio_cell(r):
     return f"**{r['ratio']:.2f}x** [{r['low']:.2f}, {r['high']:.2f}]" if r else ""
 
@@ -234,7 +244,7 @@ def main():
     results = []
     for path in args.result:
         with open(path) as f:
-            results.append(json.load(f))
+            results.append(only_proven(json.load(f)))
 
     def has(result, part):
         if part == "memory":  # measured with the workloads, or not

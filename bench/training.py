@@ -47,7 +47,7 @@ class Training:
         self.failed, self.first_step, self.gradient_errors, self.share = {}, {}, {}, {}
         self.left_out, self.work, self.warmed = {}, None, False
         self.blocks, self.loads, self.step, self.turn = [], [], 0, 1
-        self.unsalted, self.moved = None, None
+        self.unsalted, self.moved, self.redone = None, None, 0
 
     # --- what can go wrong with a side: it is left out from then on, and said so in one line ---
     def fail(self, side, error):
@@ -234,7 +234,7 @@ class Training:
             [s for s in self.workers if not ours(s)] if self.settings.get("probe_all") else []
         )
         probes = {1 + i: s for i, s in enumerate(self.r.sample(sides, len(sides)))} if 4 in asked else {}
-        redone, number, begin = 0, 0, time.monotonic()
+        number, begin = 0, time.monotonic()
         while (number < self.settings["blocks"] + 1 or probes) and self.workers:
             if (
                 number > max(LEAST_BLOCKS, len(probes))
@@ -245,10 +245,10 @@ class Training:
             seconds, quiet = self.block(probes.pop(number, None))
             if number > 0:  # the first one warms up
                 self.blocks.append(seconds)
-            if quiet or number == 0 or redone >= self.settings["redo"]:
+            if quiet or number == 0 or self.redone >= self.settings["redo"]:
                 number += 1
             else:
-                redone += 1
+                self.redone += 1
         if 3 in asked:
             self.each(self.end)
         if 2 in asked:
@@ -257,7 +257,6 @@ class Training:
             self.gradients("end")
         if 6 in asked:
             self.each(self.roof)
-        self.redone = redone
         return self.result()
 
     def counted_work(self):

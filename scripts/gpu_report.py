@@ -95,7 +95,8 @@ def training(folder, name, what):
         ratio = peer and w["ratios"].get(f"{mine[1]} / {peer[1]}")
         parts.append(f"{label} {ratio['ratio']:.2f}x ({peer[1]})" if ratio else f"{label} {NONE}")
     busy = ", on a busy machine" if w.get("busy") else ""
-    return f"{' / '.join(parts)}; {mine[1]} {what(w, mine[0])}{busy}"
+    unproven = f", NOT PROVEN ({w['unproven']})" if "unproven" in w else ""
+    return f"{' / '.join(parts)}; {mine[1]} {what(w, mine[0])}{busy}{unproven}"
 
 
 def milliseconds(_, ms):

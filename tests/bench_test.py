@@ -17,12 +17,14 @@ import sys
 import tempfile
 import unittest
 import zlib
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.join(os.path.dirname(HERE), "bench")
 sys.path[:0] = [BENCH, HERE]
 
 import bench_fake  # noqa: E402
+import driver  # noqa: E402
 import gate  # noqa: E402
 import proofs  # noqa: E402
 import protocol  # noqa: E402
@@ -364,6 +366,57 @@ class Accidents(unittest.TestCase):
         self.assertEqual(lines[3], '{"got": "A"}')
 
 
+class Interrupted(unittest.TestCase):
+    """What was measured when the time ends, or a proof breaks off, is kept and called not proven."""
+
+    def train(self, error, blocks=({"mantissa": [[1, True]]},)):
+        bench = mock.Mock(parts=("workloads", "memory"), result={"workloads": {}})
+        run = mock.Mock(blocks=list(blocks))
+        run.all.side_effect, run.result.return_value = error, {"sides": {}}
+        try:
+            driver.Bench.train(bench, "mlp", run, {"title": "MLP"})
+        finally:
+            self.found = bench.result["workloads"].get("mlp")
+            self.lacking = driver.Bench.lacking(bench, "mlp")
+        bench.problem.assert_called_once()
+
+    def test_the_end_of_the_time(self):
+        with self.assertRaises(KeyboardInterrupt):
+            self.train(KeyboardInterrupt)
+        self.assertEqual(self.found, {"sides": {}, "title": "MLP", "unproven": "interrupted"})
+        self.assertEqual(self.lacking, ["workloads", "memory"])
+
+    def test_an_error(self):
+        self.train(RuntimeError("out of memory\nin a kernel"))
+        self.assertEqual(self.found["unproven"], "RuntimeError: out of memory")
+
+    def test_nothing_was_measured_yet(self):
+        with self.assertRaises(RuntimeError):
+            self.train(RuntimeError("out of memory"), blocks=())
+        self.assertIsNone(self.found)
+
+    def test_proven_results_stay(self):
+        bench = mock.Mock(parts=("workloads", "memory"), result={"workloads": {"mlp": {"sides": {}}}})
+        self.assertEqual(driver.Bench.lacking(bench, "mlp"), ["memory"])
+
+    def test_a_second_signal_does_not_end_the_saving(self):
+        code = f"""if True:
+            import os, signal, sys, time
+            sys.path.insert(0, {BENCH!r})
+            sys.argv = ["driver", "--worker", "x", "--out", os.devnull]
+            import driver
+            def stop(*_):
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(9)
+            def close(*_):
+                os.kill(os.getpid(), signal.SIGTERM)
+                print("closed")
+            driver.Bench.everything, driver.Bench.close = stop, close
+            sys.exit(driver.main())"""
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((found.returncode, found.stdout), (1, "closed\n"), found.stderr)
+
+
 class Program(unittest.TestCase):
     """The command line: one line and an exit code."""
 
@@ -436,6 +489,12 @@ class Report(unittest.TestCase):
         table = report.results(self.result())
         self.assertIn("| good | f32 | 1.000 | 2.500 | eager | **2.50x** [2.40, 2.60] |", table)
         self.assertIn("none: proof 4 (salt): x", table)
+
+    def test_what_broke_off_has_no_times(self):
+        result = self.result()
+        result["workloads"]["good"]["unproven"] = "interrupted"
+        table = report.results(report.only_proven(result))
+        self.assertIn("| good | f32 |  |  |  | none: not proven (interrupted) |", table)
 
     def test_only_between_the_markers(self):
         page = "a\n" + report.BEGIN.format("results") + "old\n" + report.END.format("results") + "\nb\n"
