@@ -130,6 +130,7 @@ run() {
   local stage=$1 limit=$2 begin=$SECONDS rest status result
   shift 2
   rest=$(left)
+  [ "$rest" -gt 0 ] || rest=1  # to timeout(1), 0 is no limit
   timeout -k 10 $((rest < limit ? rest : limit)) "$@" >"$report/$stage.log" 2>&1 </dev/null
   status=$?
   case $status in

@@ -239,6 +239,13 @@ reported '^gpu_registry_test +passed'
 reported '^gpu_attention_test +cut off'
 reported '^bench_mlp128 +no time'
 reported 'MNIST MLP batch 128'
+(
+  eval "$(sed -n '/^run() {/,/^}/p' "$repo/scripts/gpu.sh")"
+  report=$work
+  left() { echo 0; }
+  run nothing 60 sleep 30
+)
+[ "$(head -n 1 "$work/nothing.done")" = "cut off" ] || fail "what begins with no second left: $(cat "$work/nothing.done")"
 rm "$work/hang_gpu_attention_test"
 gpu 0 --resume --only gpu_registry_test gpu_attention_test bench_mlp128
 not_called '^gpu_registry_test'
