@@ -338,6 +338,25 @@ program() {
   failed=1
   return 1
 }
+# In parts, each a process of its own: a kernel that faults costs its process the GPU, and with it the operators that
+# come after it.
+registry_parts=12
+registry() {  # program, parts, where the log of part i is to be: LOG.i
+  local i pids=() status=0
+  for ((i = 1; i <= $2; ++i)); do
+    MANTISSA_OP_PART=$i/$2 "$1" -d yes >"$3.$i" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i" || status=1; done
+  return "$status"
+}
+export -f registry
+registry_log() {  # of all parts, also of those that were stopped
+  local i log=$report/gpu_registry_test.log
+  for ((i = 1; i <= registry_parts; ++i)); do
+    echo "== part $i of $registry_parts ==" && cat "$log.$i" && rm "$log.$i"
+  done >>"$log"
+}
 for t in "${test_stages[@]}"; do
   # Ways to compute are chosen by rule, as in ctest: timing would decide the last bits.
   case $t in  # what takes seconds may not hang for minutes
@@ -345,7 +364,16 @@ for t in "${test_stages[@]}"; do
     gpu_gemm_test | gpu_capture_test) limit=90 ;;
     *) limit=200 ;;
   esac
-  program "$t" "$t" && stage "$t" "$limit" "$build/$t" env MANTISSA_TUNER=off "$build/$t" -d yes
+  program "$t" "$t" || continue
+  due "$t" "$build/$t" || continue
+  if [ "$t" = gpu_registry_test ]; then
+    MANTISSA_TUNER=off MANTISSA_NUM_THREADS=2 run "$t" "$limit" \
+      bash -c 'registry "$@"' registry "$build/$t" $registry_parts "$report/$t.log"
+    registry_log
+  else
+    MANTISSA_TUNER=off run "$t" "$limit" "$build/$t" -d yes
+  fi
+  finish "$t" "$build/$t"
 done
 
 # A way to compute that hangs or loses the GPU would take the benchmarks with it: the tuner is told to leave it out.

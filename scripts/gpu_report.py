@@ -51,9 +51,13 @@ def verdict(folder, stages):
 
 def registry(folder):
     log = folder.text("gpu_registry_test.log")
-    found = re.search(r"operators on cuda: (\d+) of (\d+)", log)
+    found = re.findall(r"^operators on cuda: (\d+) of (\d+)", log, re.M)
+    parts = len(re.findall(r"^== part \d+ of \d+ ==$", log, re.M))
     result = folder.result("gpu_registry_test")
-    return f"{result}, {found[1]} of {found[2]} operators" if result and found else result or None
+    if not result or not found:
+        return result or None
+    lost = f", of {parts - len(found)} of {parts} parts nothing is known" if parts > len(found) else ""
+    return f"{result}, {sum(int(a) for a, _ in found)} of {sum(int(b) for _, b in found)} operators{lost}"
 
 
 def sanitizers(folder):
