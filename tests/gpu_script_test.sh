@@ -70,6 +70,8 @@ echo "$target \$* \${MANTISSA_OP_PART:+part=\$MANTISSA_OP_PART }tuner=\${MANTISS
 part=\${MANTISSA_OP_PART:+_\${MANTISSA_OP_PART%/*}}
 [ ! -e "\$FAKES/hang_$target\$part" ] || sleep 60
 [ ! -e "\$FAKES/fail_$target\$part" ] || exit 1
+[ ! -e "\$FAKES/blind_$target" ] || echo "warning: no GPU and no shim: skipped"
+[ ! -e "\$FAKES/old_$target" ] || echo "warning: no Hopper GPU and no shim: not tested"
 [ -z "$twin" ] || exec $twin "\$@"
 case $target in
   gpu_registry_test) echo "operators on cuda: 25 of 25; without a kernel: 0:" ;;
@@ -320,6 +322,21 @@ touch -d '+1 hour' "$repo/tests/cuda_data_test.cpp"
 gpu 0 --resume --only configure
 [ "$(stat -c %Y "$repo/tests/cuda_gemm_test.cpp")" = "$old" ] || fail "an unchanged source kept its new time"
 [ "$(stat -c %Y "$repo/tests/cuda_data_test.cpp")" != "$old" ] || fail "a changed source got its old time"
+
+# ---- a program that finds no GPU tested nothing ----
+touch "$work/blind_gpu_gemm_test" "$work/old_gpu_norm_test"
+gpu 1 --only gpu_norm_test gpu_gemm_test gpu_optim_test bench_mlp128
+reported '^gpu_gemm_test +failed \(saw no GPU\)'
+reported '^gpu_optim_test +skipped: no GPU'
+reported '^bench_mlp128 +skipped: no GPU'
+said 'CUDA finds no GPU'
+not_called '^(gpu_optim_test|driver)'
+rm "$work/blind_gpu_gemm_test"
+gpu 1 --resume --only gpu_norm_test gpu_gemm_test gpu_optim_test
+reported '^gpu_gemm_test +passed'
+reported '^gpu_norm_test +failed \(saw no Hopper GPU\)'
+reported '^gpu_optim_test +passed'
+rm "$work/old_gpu_norm_test"
 
 # ---- no GPU ----
 touch "$work/no_gpu"
