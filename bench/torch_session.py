@@ -37,7 +37,8 @@ class Session:
         self.dtype = dtype
         self.nhwc = mode.endswith("nhwc") and self.x.dim() == 4
         self.amp = mode.startswith("amp") or mode.endswith("amp")
-        net = models.MODELS[spec["model"]]()
+        with self.device:  # what is drawn is overwritten: on a GPU in no time
+            net = models.MODELS[spec["model"]]()
         net.load_state_dict(torch_tensors.load(spec["init"]))
         net = net.to(self.device, dtype)
         self.net = net.to(memory_format=torch.channels_last) if self.nhwc else net
