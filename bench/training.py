@@ -1,6 +1,7 @@
 """One workload: all sides train in turns, and every proof is asked for. No PyTorch here, so that tests can run it
 with a fake reference and workers that cheat (tests/bench_test.py)."""
 
+import contextlib
 import os
 import random
 import time
@@ -47,7 +48,7 @@ class Training:
         self.failed, self.first_step, self.gradient_errors, self.share = {}, {}, {}, {}
         self.left_out, self.work, self.warmed = {}, None, False
         self.blocks, self.loads, self.step, self.turn = [], [], 0, 1
-        self.unsalted, self.moved, self.redone = None, None, 0
+        self.unsalted, self.moved, self.redone, self.unproven = None, None, 0, None
 
     # --- what can go wrong with a side: it is left out from then on, and said so in one line ---
     def fail(self, side, error):
@@ -55,12 +56,22 @@ class Training:
         self.say(f"  {error}")
         self.workers.pop(side, None)
 
+    @contextlib.contextmanager
+    def judged(self, side):
+        """What fails in it costs the side its result. What fails in the reference, as where a GPU's memory runs out,
+        is not the side's fault and costs the workload a proof."""
+        try:
+            yield
+        except (WorkerError, proofs.Failed) as e:
+            self.fail(side, e)
+        except Exception as e:
+            self.unproven = self.unproven or f"{type(e).__name__}: {e}".splitlines()[0]
+            self.say(f"  {side}: {self.unproven}")
+
     def each(self, action):
         for side in list(self.workers):
-            try:
+            with self.judged(side):
                 action(side)
-            except (WorkerError, proofs.Failed) as e:
-                self.fail(side, e)
 
     def file(self, name):
         return os.path.join(self.folder, name)
@@ -79,10 +90,8 @@ class Training:
         """Proof 7: of one batch, against f64, and PyTorch's own error in the same precision beside it."""
         step, known = self.r.randrange(self.step + 1), {}
         for side in [s for s in self.workers if ours(s)]:
-            try:
+            with self.judged(side):
                 self.gradients_of(side, precision_of(side), when, step, known)
-            except (WorkerError, proofs.Failed) as e:
-                self.fail(side, e)
 
     def gradients_of(self, side, precision, when, step, known):
         """known: what PyTorch has computed of this step. In the beginning all sides have the same weights."""
@@ -166,7 +175,7 @@ class Training:
             self.step = first if i < len(order) // 2 else first + self.turn
             if side not in self.workers:
                 continue
-            try:
+            with self.judged(side):
                 if side == probe_side and self.step == first:
                     self.workers[side].ask("SNAPSHOT", 120, path=self.file("before"))
                 t, good, losses = self.run(side, self.turn, max(30, 40 * self.settings["turn"] + 20 * self.slowest()))
@@ -174,8 +183,6 @@ class Training:
                 quiet = quiet and good
                 if side == probe_side and self.step == first:
                     self.repeat(side, first, losses, salted)
-            except (WorkerError, proofs.Failed) as e:
-                self.fail(side, e)
         self.step = first + 2 * self.turn
         self.salt.restore()
         return {s: t for s, t in seconds.items() if t}, quiet
@@ -299,7 +306,9 @@ class Training:
                         if ratio:
                             ratios[f"{mine} / {side}"] = ratio
         missing = [s for s in sides if s not in self.left_out and (self.failed.get(s) or not sides[s]["ms"])]
+        unproven = {"unproven": self.unproven} if self.unproven else {}
         return {
+            **unproven,
             "steps_per_turn": self.turn,
             "sides": sides,
             "ratios": ratios,

@@ -155,8 +155,8 @@ class Fake:
             spec[name] = {"path": path, "dtype": "f32" if values.typecode == "f" else "i64", "sizes": sizes}
         return spec
 
-    def run(self, cheats, quiet=True, blocks=4, asked=(2, 3, 4, 5, 6, 7), peak=1e12):
-        """cheats: {side: how it cheats, "" for an honest one}."""
+    def run(self, cheats, quiet=True, blocks=4, asked=(2, 3, 4, 5, 6, 7), peak=1e12, broken=()):
+        """cheats: {side: how it cheats, "" for an honest one}. broken: methods of the reference that fail."""
         folder = tempfile.mkdtemp()
         workers = {}
         try:
@@ -167,8 +167,11 @@ class Fake:
                         "ceilings": {"f32": peak, "bf16": peak, "copies": [[1e9, 1e12]]}}  # fmt: skip
             others = (lambda _: 0.0) if quiet else (lambda _, n=iter(range(1 << 30)): float(next(n)))
             g = gate.Gate(cores=2, others=others, involuntary=1e9)
+            reference = Reference(spec, folder)
+            for name in broken:
+                setattr(reference, name, mock.Mock(side_effect=MemoryError("none left\non the GPU")))
             run = training.Training(
-                workers, Reference(spec, folder), Salt(spec), g, spec, settings, 5, folder, self.lines.append
+                workers, reference, Salt(spec), g, spec, settings, 5, folder, self.lines.append
             )
             return run.all()
         finally:
@@ -328,6 +331,15 @@ class Accidents(unittest.TestCase):
                 self.assertEqual(result["missing"], ["eager-nhwc"])
                 self.assertIn("mantissa / eager", result["ratios"])
                 self.assertEqual(len(fake.lines), 1, fake.lines)
+
+    def test_a_reference_that_fails_costs_its_proof_alone(self):
+        for broken in ("work", "replay", "gradients", "gradients64", "evaluate", "perturbed"):
+            with self.subTest(broken):
+                result = Fake().run({"mantissa": "", "eager": "", "eager-nhwc": ""}, broken=[broken])
+                self.assertEqual(result["unproven"], "MemoryError: none left")
+                self.assertEqual(result["missing"], [])
+                self.assertEqual(len(result["blocks"]), 4)
+                self.assertIn("mantissa / eager", result["ratios"])
 
     def test_hang(self):
         w = protocol.Worker("x", [sys.executable, FAKE, "hang"], timeout=20).wait_ready()
