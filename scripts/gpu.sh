@@ -18,18 +18,23 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 # What speed is asked for on a GPU (docs/gpu/README.md): one training workload a stage. Then everything else.
-main_workloads=(mlp128 cnn gpt2 resnet512)
-test_stages=()
-for t in tests/cuda_*_test.cpp; do t=$(basename "$t" .cpp) && test_stages+=("gpu_${t#cuda_}"); done
-# Products and capture take seconds and hold most of what ran nowhere yet; the registry takes minutes and is most of the proof.
+main_workloads=(gpt2 mlp128 resnet512 cnn)
+# Products and capture take seconds and hold most of what ran nowhere yet; the registry takes minutes and is most of the
+# proof. What else is tested waits until speed is known.
 first_tests=(gpu_gemm_test gpu_capture_test gpu_registry_test gpu_attention_test gpu_linear_act_test gpu_norm_test)
-for t in "${test_stages[@]}"; do [[ " ${first_tests[*]} " == *" $t "* ]] || first_tests+=("$t"); done
-test_stages=("${first_tests[@]}")
+alone_tests=(gpu_memory_test gpu_profile_test)  # they take all the memory there is, and hold times against each other
+other_tests=()
+for t in tests/cuda_*_test.cpp; do
+  t=gpu_$(basename "${t#tests/cuda_}" .cpp)
+  [[ " ${first_tests[*]} ${alone_tests[*]} " == *" $t "* ]] || other_tests+=("$t")
+done
+test_stages=("${first_tests[@]}" "${alone_tests[@]}" "${other_tests[@]}")
 build_stages=(machine unpack configure build_registry build resources)
 bench_stages=(bench_kernels "${main_workloads[@]/#/bench_}")
 sanitizer_stages=(sanitizer_memcheck sanitizer_racecheck sanitizer_initcheck sanitizer_synccheck)
 last_stages=(tuned_products bench_operators bench_f32)
-all_stages=("${build_stages[@]}" "${test_stages[@]}" "${bench_stages[@]}" "${sanitizer_stages[@]}" "${last_stages[@]}")
+all_stages=("${build_stages[@]}" "${first_tests[@]}" "${bench_stages[@]}" "${alone_tests[@]}" "${sanitizer_stages[@]}"
+            "${other_tests[@]}" "${last_stages[@]}")
 
 usage() { sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 seconds=3000 build=build/gpu out='' arch='' full='' resume='' deps=() only=()
@@ -139,7 +144,7 @@ run() {
     124 | 137) result=$([ "$rest" -lt "$limit" ] && echo "cut off" || echo "timed out") ;;
     *) result="failed ($status)" ;;
   esac
-  printf '%s\n%s\n' "$result" $((SECONDS - begin)) >"$report/$stage.done"
+  printf '%s\n%s\n' "$result" $((SECONDS - begin)) >"$report/$stage.end" && mv "$report/$stage.end" "$report/$stage.done"
 }
 finish() {  # stage, programs
   local stage=$1 result
@@ -167,6 +172,26 @@ stage() {
   due "$name" "$program" || return 1
   run "$name" "$limit" "$@"
   finish "$name" "$program"
+}
+# What is not timed may share the machine: begin STAGE LIMIT COMMAND... runs it in the background, and await N finishes
+# what has ended until no more than N are left.
+underway=()
+begin() {
+  rm -f "$report/$1.done"
+  run "$@" &
+  underway+=("$1")
+}
+await() {
+  local s program rest
+  while [ ${#underway[@]} -gt "$1" ]; do
+    rest=()
+    for s in "${underway[@]}"; do
+      case $s in sanitizer_*) program=gpu_registry_test ;; *) program=$s ;; esac
+      if [ -e "$report/$s.done" ]; then finish "$s" "$build/$program"; else rest+=("$s"); fi
+    done
+    underway=(${rest[@]+"${rest[@]}"})
+    [ ${#underway[@]} -le "$1" ] || sleep 0.2
+  done
 }
 skip() {
   wanted "$1" || return 0
@@ -243,7 +268,7 @@ export -f machine extract unpack pictures
 # time that it had.
 keep_times() {
   local list=$build/sources time name sum
-  find . \( -name .git -o -path ./build -o -name 'build-*' -o -path ./shared \) -prune -o -type f -printf '%P\n' |
+  find . \( -name .git -o -name __pycache__ -o -path ./build -o -name 'build-*' -o -path ./shared \) -prune -o -type f -printf '%P\n' |
     sort >"$list.names"
   if [ -e "$list" ]; then
     tr '\n' '\0' <"$list.names" | xargs -0 sha256sum |
@@ -252,7 +277,18 @@ keep_times() {
   fi
   tr '\n' '\0' <"$list.names" | xargs -0 sha256sum |
     while read -r sum name; do echo "$sum $(stat -c %Y "$name") $name"; done >"$list.new"
+  ! cmp -s "$list.new" "$list" || same_sources=1
   mv "$list.new" "$list"
+}
+# Whether the build has nothing to do: what it made of these sources with these options is all there.
+built() {
+  local s
+  printf '%s\n' "${options[@]}" >"$build/options.new"
+  cmp -s "$build/options.new" "$build/options" || same_sources=''
+  mv "$build/options.new" "$build/options"
+  [ -n "$same_sources" ] && [ ${#only[@]} -eq 0 ] || return 1
+  for s in configure build_registry build resources; do [ "$(result_of "$s")" = passed ] || return 1; done
+  for s in "${test_stages[@]}" gpu_kernels_bench mantissa_bench; do [ -x "$build/$s" ] || return 1; done
 }
 
 # CMake's options for a prefix of dependencies. Programs find its libraries by an RPATH, which (unlike a RUNPATH) also
@@ -310,9 +346,17 @@ if [ -z "$arch" ]; then
 fi
 [ -z "$arch" ] || options+=("-DCMAKE_CUDA_ARCHITECTURES=$arch")
 have ninja && options+=(-G Ninja)
+case $(/lib64/ld-linux-x86-64.so.2 --help 2>/dev/null) in  # the CPU's kernels for this machine alone: a third of the time
+  *"x86-64-v4 (supported"*) options+=(-DMANTISSA_ONE_ISA=avx512) ;;
+  *"x86-64-v3 (supported"*) options+=(-DMANTISSA_ONE_ISA=avx2) ;;
+esac
 
 # ---- build ----
-stage machine 60 always bash -c machine
+same_sources=''
+[ -z "$resume" ] || keep_times
+if [ -z "$same_sources" ] || [ ${#only[@]} -gt 0 ] || [ "$(result_of machine)" != passed ]; then
+  stage machine 60 always bash -c machine
+fi
 [ ${#deps[@]} -eq 0 ] || stage unpack 120 always bash -c 'unpack "$@"' unpack "$build" "${deps[@]}"
 prefixes=() link_flags=-Wl,--disable-new-dtags
 for d in ${deps[@]+"${deps[@]}"}; do
@@ -326,16 +370,19 @@ if [ -d "$build/data" ]; then
   export MANTISSA_DATA=$build/data
   bash -c 'pictures "$1"' pictures "$build/data" >"$report/pictures.log" 2>&1 &
 fi
-[ -z "$resume" ] || keep_times
-parallel=$(nproc)
-# What fails to build stops what needs it, and nothing else.
-stage configure 300 always cmake -S . -B "$build" "${options[@]}"
-stage build_registry 2400 always cmake --build "$build" --parallel "$parallel" --target gpu_registry_test
-keep_going=$(have ninja && echo "-k 0" || echo -k)
-# shellcheck disable=SC2086
-stage build 2400 always cmake --build "$build" --parallel "$parallel" \
-  --target "${test_stages[@]}" gpu_kernels_bench mantissa_bench -- $keep_going
-stage resources 60 always sh tests/cuda_resources_test.sh . "$build/CMakeFiles/mantissa_cuda_objects.dir"
+if built; then
+  echo "nothing is to be built"
+else
+  # What fails to build stops what needs it, and nothing else.
+  parallel=$(nproc)
+  stage configure 300 always cmake -S . -B "$build" "${options[@]}"
+  stage build_registry 2400 always cmake --build "$build" --parallel "$parallel" --target gpu_registry_test
+  keep_going=$(have ninja && echo "-k 0" || echo -k)
+  # shellcheck disable=SC2086
+  stage build 2400 always cmake --build "$build" --parallel "$parallel" \
+    --target "${test_stages[@]}" gpu_kernels_bench mantissa_bench -- $keep_going
+  stage resources 60 always sh tests/cuda_resources_test.sh . "$build/CMakeFiles/mantissa_cuda_objects.dir"
+fi
 
 # ---- correctness ----
 # program STAGE: what the stage runs is there. Without a GPU, or where it was not built, says so.
@@ -370,24 +417,32 @@ registry_log() {  # of all parts, also of those that were stopped
     echo "== part $i of $registry_parts ==" && cat "$log.$i" && rm "$log.$i"
   done >>"$log"
 }
-for t in "${test_stages[@]}"; do
-  # Ways to compute are chosen by rule, as in ctest: timing would decide the last bits.
-  case $t in  # what takes seconds may not hang for minutes
-    gpu_registry_test) limit=420 ;;
-    gpu_gemm_test | gpu_capture_test) limit=90 ;;
-    *) limit=200 ;;
-  esac
-  program "$t" "$t" || continue
-  due "$t" "$build/$t" || continue
-  if [ "$t" = gpu_registry_test ]; then
-    MANTISSA_TUNER=off MANTISSA_NUM_THREADS=2 run "$t" "$limit" \
-      bash -c 'registry "$@"' registry "$build/$t" $registry_parts "$report/$t.log"
-    registry_log
-  else
-    MANTISSA_TUNER=off run "$t" "$limit" "$build/$t" -d yes
-  fi
-  finish "$t" "$build/$t"
-done
+is_due() { program "$1" "$1" && due "$1" "$build/$1"; }
+# Ways to compute are chosen by rule, as in ctest: timing would decide the last bits.
+alone() {  # stage, limit: what takes seconds may not hang for minutes
+  is_due "$1" || return 0
+  MANTISSA_TUNER=off run "$1" "$2" "$build/$1" -d yes
+  finish "$1" "$build/$1"
+}
+together() {  # stages, four at a time beside what is under way already
+  local others=${#underway[@]} t
+  for t in "$@"; do
+    is_due "$t" || continue
+    await $((others + 3))
+    MANTISSA_TUNER=off MANTISSA_NUM_THREADS=4 begin "$t" 300 "$build/$t" -d yes
+  done
+}
+alone gpu_gemm_test 90
+alone gpu_capture_test 90
+t=gpu_registry_test
+if is_due $t; then
+  MANTISSA_TUNER=off MANTISSA_NUM_THREADS=2 run $t 420 \
+    bash -c 'registry "$@"' registry "$build/$t" $registry_parts "$report/$t.log"
+  registry_log
+  finish $t "$build/$t"
+fi
+together gpu_attention_test gpu_linear_act_test gpu_norm_test
+await 0
 
 # A way to compute that hangs or loses the GPU would take the benchmarks with it: the tuner is told to leave it out.
 hangs() { [ "$(result_of "$1")" = "timed out" ] || grep -qs 'lost its GPU' "$report/$1.log"; }
@@ -443,24 +498,27 @@ beside_torch() {
   finish "$name" "$build/mantissa_bench"
 }
 for w in "${main_workloads[@]}"; do
-  beside_torch "bench_$w" 570 --workload "$w" --precision bf16 --seconds 25 --parts workloads memory
+  parts=workloads
+  [ "$w" != gpt2 ] || parts="workloads memory"
+  # shellcheck disable=SC2086
+  beside_torch "bench_$w" 570 --workload "$w" --precision bf16 --seconds 25 --parts $parts
 done
 
-# ---- sanitizers: four at a time, as nothing is timed ----
+# ---- the other tests, beside the sanitizers ----
+for t in "${alone_tests[@]}"; do alone "$t" 200; done
 reduced=add,matmul,linear,softmax,cross_entropy,layer_norm,rms_norm,group_norm,conv2d,max_pool2d,embedding,scatter_add,sort,sum,dropout
 operators=("MANTISSA_OP=$reduced")
 [ -z "$full" ] || operators=(-u MANTISSA_OP)
-running=()
 for s in "${sanitizer_stages[@]}"; do
   program "$s" gpu_registry_test || continue
   due "$s" "$build/gpu_registry_test" || continue
   if ! have compute-sanitizer; then skip "$s" "compute-sanitizer not found"; continue; fi
-  run "$s" 480 env "${operators[@]}" MANTISSA_TUNER=off compute-sanitizer --tool "${s#sanitizer_}" --error-exitcode 9 \
-    --print-limit 30 "$build/gpu_registry_test" &
-  running+=("$s")
+  begin "$s" 480 env "${operators[@]}" MANTISSA_TUNER=off \
+    MANTISSA_TUNER_SKIP="cudnn${MANTISSA_TUNER_SKIP:+,$MANTISSA_TUNER_SKIP}" \
+    compute-sanitizer --tool "${s#sanitizer_}" --error-exitcode 9 --print-limit 30 "$build/gpu_registry_test"
 done
-wait
-for s in ${running[@]+"${running[@]}"}; do finish "$s" "$build/gpu_registry_test"; done
+together "${other_tests[@]}"
+await 0
 
 # ---- what else there is to know ----
 # Products with ways chosen by timing, each held against the first: what training uses.

@@ -175,7 +175,8 @@ called '^gpu_registry_test  tuner=on operators=matmul,linear,conv2d$'
 called '^gpu_kernels_bench '
 called '^resources . '
 for w in mlp128 cnn gpt2 resnet512; do
-  called "^driver .*--device cuda .*--workload $w --precision bf16 .*--parts workloads memory$"
+  memory=$([ $w != gpt2 ] || echo ' memory')
+  called "^driver .*--device cuda .*--workload $w --precision bf16 .*--parts workloads$memory$"
 done
 python3 - "$source/bench" "$CALLS" <<'END' || fail "the true driver takes other options"
 import sys
@@ -212,11 +213,26 @@ END
 [ "$(head -n 1 "$CALLS" | cut -d ' ' -f 1)" = cmake ] || fail "the build does not come first"
 [ "$(grep -m 3 '^gpu_' "$CALLS" | cut -d ' ' -f 1 | tr '\n' ' ')" = "gpu_gemm_test gpu_capture_test gpu_registry_test " ] ||
   fail "the tests that say most in the shortest time do not come first"
+[ "$(grep -m 2 '^driver' "$CALLS" | sed 's/.*--workload \([a-z0-9]*\) .*/\1/' | tr '\n' ' ')" = "gpt2 mlp128 " ] ||
+  fail "speed is not measured in the order of its value"
+[ "$(grep -c '^gpu_memory_test' "$CALLS")" -eq 1 ] || fail "a test that runs by itself does not run once"
 
 # ---- again: nothing that is done is repeated, until its program is built anew ----
 gpu 0 --resume
 not_called '^(gpu_|driver|compute-sanitizer)'
 said 'gpu_gemm_test .*\(kept\)'
+gpu 0 --resume  # the sources are those of the call before
+said '^nothing is to be built'
+not_called .
+touch "$repo/tests/cuda_new_test.cpp"
+gpu 0 --resume
+called '^cmake --build .*gpu_new_test'
+called '^gpu_new_test'
+gpu 0 --resume --arch 100
+called '^cmake -S .*ARCHITECTURES=100'
+gpu 0 --resume
+called '^cmake -S .*ARCHITECTURES=90a'
+not_called '^gpu_'
 touch "$work/fail_gpu_gemm_test"
 sleep 0.01
 rm "$repo/build/gpu/gpu_gemm_test"
