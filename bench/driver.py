@@ -124,8 +124,7 @@ class Bench:
         self.out = args.out or "bench_result.json"
         self.log = open(self.out + ".log", "wb")  # what workers say on standard error
         self.seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
-        shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = tempfile.mkdtemp(prefix="mantissa-bench-", dir=shared)
+        self.folder = tempfile.mkdtemp(prefix="mantissa-bench-", dir=self.memory_folder())
         self.result = {"meta": self.meta(), "workloads": {}}
         if args.resume and os.path.exists(self.out):
             with open(self.out) as f:
@@ -135,6 +134,12 @@ class Bench:
             self.result.update(
                 {k: before[k] for k in ("workloads", "operators", "sizes", "compile_seconds") if k in before}
             )
+
+    def memory_folder(self):
+        """Where files lie in memory, if there is enough: of GPT-2 there are several snapshots of 1.5 GB at a time."""
+        least = (1 if self.args.device == "cpu" else 16) << 30
+        usable = os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > least
+        return "/dev/shm" if usable else None
 
     def meta(self):
         def output(*command):
@@ -438,7 +443,8 @@ class Bench:
         spec, _ = bench_data.prepare(folder, workloads.WORKLOADS[name], self.seed, 8)
         spec["device"] = self.args.device
         init = reference.Reference(spec, self.seed, os.path.join(folder, "init")).spec["init"]
-        for side, worker in self.workers([f"compile{s}" for s in ("", "-amp")]).items():
+        sides = {"f32": "compile", "bf16": "compile-amp"}
+        for side, worker in self.workers([sides[p] for p in self.precisions()]).items():
             worker.ask("INIT", 120, spec=dict(spec, init=init, precision=training.precision_of(side)))
             first = worker.ask("RUN", 1800, steps=1)["seconds"]
             worker.ask("RUN", 600, steps=2)

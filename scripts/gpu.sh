@@ -72,6 +72,9 @@ report=$build/report  # logs, and what each stage gave: what --resume goes by
 mkdir -p "$report/stages" || exit 2
 [ -z "$out" ] || mkdir -p "$out" || exit 2
 started=$SECONDS failed=0
+for d in /usr/local/cuda/bin /usr/local/cuda-*/bin; do  # nvcc and compute-sanitizer, where nothing else brings them
+  [ ! -d "$d" ] || PATH=$PATH:$d
+done
 have() { command -v "$1" >/dev/null; }
 left() { echo $((seconds - (SECONDS - started))); }
 
@@ -81,6 +84,10 @@ gpu=$(ask_gpu name)
 driver=$(ask_gpu driver_version)
 capability=$(ask_gpu compute_cap)
 toolkit=$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+if [ -n "$gpu" ] && [ "$gpu" != "$(cat "$report/gpu" 2>/dev/null)" ]; then  # what another GPU gave is not this one's
+  rm -f "$report"/stages/* "$report"/*.json
+  echo "$gpu" >"$report/gpu"
+fi
 commit=${MANTISSA_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null)}
 for d in ${deps[@]+"${deps[@]}"}; do
   [ -n "$commit" ] || commit=$(sed -n 's/^commit \([0-9a-f]*\).*/\1 (when packed)/p' "$d/contents.txt" 2>/dev/null)
@@ -133,21 +140,25 @@ enough_time() {
 # store what it has. Prints nothing.
 # Its result is left in STAGE.done: "cut off" where time ended, "timed out" where its own limit did.
 run() {
-  local stage=$1 limit=$2 begin=$SECONDS rest status result
+  local stage=$1 limit=$2 begin=$SECONDS ended="timed out" rest status result
   shift 2
   rest=$(left)
   [ "$rest" -gt 0 ] || rest=1  # to timeout(1), 0 is no limit
-  timeout -k 10 $((rest < limit ? rest : limit)) "$@" >"$report/$stage.log" 2>&1 </dev/null
+  [ "$rest" -ge "$limit" ] || limit=$rest ended="cut off"
+  timeout -k 10 "$limit" "$@" >"$report/$stage.log" 2>&1 </dev/null
   status=$?
   case $status in
     0) result=passed ;;
-    124 | 137) result=$([ "$rest" -lt "$limit" ] && echo "cut off" || echo "timed out") ;;
+    124) result=$ended ;;
+    137)  # killed, by timeout(1) or, before that, for memory
+      result="failed (137)"
+      [ $((SECONDS - begin)) -lt "$limit" ] || result=$ended ;;
     *) result="failed ($status)" ;;
   esac
   printf '%s\n%s\n' "$result" $((SECONDS - begin)) >"$report/$stage.end" && mv "$report/$stage.end" "$report/$stage.done"
 }
 finish() {  # stage, programs
-  local stage=$1 result
+  local stage=$1 result took action
   shift
   { read -r result && read -r took; } <"$report/$stage.done"
   rm -f "$report/$stage.done"
@@ -163,6 +174,14 @@ finish() {  # stage, programs
   [ "$result" = passed ] && return 0
   failed=1
   tail -n 20 "$report/$stage.log"
+  dmesg 2>/dev/null | grep -i 'NVRM: Xid' | tail -n 3
+  action=$(nvidia-smi -q 2>/dev/null | sed -n 's/.*recovery action *: *//Ip' | head -n 1)
+  case ${action:-None} in
+    None | N/A) ;;
+    *)
+      echo "the GPU's recovery action is $action: nothing more that needs it is run"
+      gpu='' ;;
+  esac
   return 1
 }
 # stage NAME LIMIT PROGRAM COMMAND...: PROGRAM is what --resume looks at; always: it runs every time.
@@ -215,7 +234,7 @@ write_report() {  # anew after every stage: whatever ends the script, what is kn
   fi
   [ -n "$out" ] || return 0
   cp "$report"/report.* "$out/"
-  tar -C "$report" -czf "$out/logs.tar.gz" .
+  tar -C "$report" -czf "$out/logs.tar.gz" --warning=no-file-changed .
 }
 
 # ---- the machine: everything that is needed to understand a failure from afar ----
@@ -234,6 +253,14 @@ machine() {
   python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda); print(torch.cuda.is_available())'
   return 0
 }
+
+# The clocks beside every measured second. It also keeps the driver loaded between programs.
+if [ -n "$gpu" ]; then
+  nvidia-smi --query-gpu=timestamp,clocks.sm,power.draw,temperature.gpu,clocks_event_reasons.active --format=csv \
+    -lms 1000 >>"$report/clocks.csv" 2>&1 &
+  clocks=$!
+  trap 'kill "$clocks"' EXIT
+fi
 
 # ---- dependencies: unpacked once, into the build folder ----
 extract() { if command -v xz >/dev/null; then tar -C "$2" -xJf "$1"; else python3 -m tarfile -e "$1" "$2"; fi; }
@@ -366,16 +393,31 @@ done
 [ ${#prefixes[@]} -eq 0 ] || options+=("-DCMAKE_PREFIX_PATH=$(IFS=';' && echo "${prefixes[*]}")")
 have nvcc && use_python_cuda
 [ "$link_flags" = -Wl,--disable-new-dtags ] || options+=("-DCMAKE_EXE_LINKER_FLAGS=$link_flags")
+unpacking='' preparing=''
 if [ -d "$build/data" ]; then
   export MANTISSA_DATA=$build/data
   bash -c 'pictures "$1"' pictures "$build/data" >"$report/pictures.log" 2>&1 &
+  unpacking=$!
 fi
+export XDG_CACHE_HOME=$build/cache  # of PyTorch's compiler and our tuner: a later call goes on from there
+# PyTorch compiles its models while nvcc compiles ours.
+prepare() {
+  [ -n "$gpu" ] && [ ${#only[@]} -eq 0 ] && [ ! -e "$report/prepared" ] || return 0
+  run prepare 400 python3 -u bench/driver.py --worker "$build/mantissa_bench" --device cuda --precision bf16 --prepare \
+    --workload gpt2 resnet512 cnn mlp128 --out "$report/prepare.json" &
+  preparing=$!
+}
+prepared() {  # waits for it, so that the limit of a test is its own
+  [ -n "$preparing" ] && wait "$preparing" || return 0
+  [ "$(head -n 1 "$report/prepare.done")" != passed ] || touch "$report/prepared"
+}
 if built; then
   echo "nothing is to be built"
 else
   # What fails to build stops what needs it, and nothing else.
   parallel=$(nproc)
   stage configure 300 always cmake -S . -B "$build" "${options[@]}"
+  prepare
   stage build_registry 2400 always cmake --build "$build" --parallel "$parallel" --target gpu_registry_test
   keep_going=$(have ninja && echo "-k 0" || echo -k)
   # shellcheck disable=SC2086
@@ -417,6 +459,7 @@ registry_log() {  # of all parts, also of those that were stopped
     echo "== part $i of $registry_parts ==" && cat "$log.$i" && rm "$log.$i"
   done >>"$log"
 }
+prepared
 is_due() { program "$1" "$1" && due "$1" "$build/$1"; }
 # Ways to compute are chosen by rule, as in ctest: timing would decide the last bits.
 alone() {  # stage, limit: what takes seconds may not hang for minutes
@@ -459,8 +502,7 @@ if [ -n "$skipped" ] && [ -z "${MANTISSA_TUNER_SKIP:-}" ]; then
 fi
 
 # ---- speed ----
-wait  # for the pictures
-export XDG_CACHE_HOME=$build/cache  # of PyTorch's compiler and our tuner: a later call goes on from there
+[ -z "$unpacking" ] || wait "$unpacking"
 # Ways were chosen among the kernels of the programs of then: one that has been mended is to be tried again.
 fresh "$build/cache/mantissa/cuda.jsonl" "$build/mantissa_bench" "$build/gpu_kernels_bench"
 # Single kernels: products beside cuBLASLt, shares of copy bandwidth, attention, the host's time.

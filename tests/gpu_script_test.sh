@@ -32,11 +32,15 @@ fake nvidia-smi <<'END'
 #!/bin/sh
 [ ! -e "$FAKES/no_gpu" ] || exit 9
 case $* in
-  *=name*) echo "Fake GPU" ;;
+  *=name*) cat "$FAKES/gpu_name" ;;
   *=driver_version*) echo 1.2.3 ;;
   *=compute_cap*) echo 9.0 ;;
+  *clocks.sm*) echo "1980 MHz" && exec sleep 600 ;;
+  -q) cat "$FAKES/gpu_state" ;;
 esac
 END
+echo "Fake GPU" >"$work/gpu_name"
+echo "    GPU Recovery Action                   : None" >"$work/gpu_state"
 fake nvcc <<'END'
 #!/bin/sh
 echo "Cuda compilation tools, release 13.0, V13.0.1"
@@ -67,6 +71,7 @@ for target; do
   cat >"$build/$target" <<PROGRAM
 #!/bin/bash
 echo "$target \$* \${MANTISSA_OP_PART:+part=\$MANTISSA_OP_PART }tuner=\${MANTISSA_TUNER:-on} operators=\${MANTISSA_OP:-all}\${MANTISSA_TUNER_SKIP:+ skip=\$MANTISSA_TUNER_SKIP}" >>"\$CALLS"
+[ ! -e "\$FAKES/kill_$target" ] || kill -9 \$\$
 part=\${MANTISSA_OP_PART:+_\${MANTISSA_OP_PART%/*}}
 [ ! -e "\$FAKES/hang_$target\$part" ] || sleep 60
 [ ! -e "\$FAKES/fail_$target\$part" ] || exit 1
@@ -103,6 +108,8 @@ with open(os.environ["CALLS"], "a") as f:
     f.write("driver " + " ".join(arguments) + "\n")
 value = lambda name: arguments[arguments.index(name) + 1] if name in arguments else None
 side = lambda ms: {"ms": {"median": ms}, "failed": None}
+if "--prepare" in arguments:
+    sys.exit()
 try:
     with open(value("--out")) as f:
         known = json.load(f)["workloads"]
@@ -169,6 +176,8 @@ for t in "$source"/tests/cuda_*_test.cpp; do
   [ "$t" = cuda_registry_test ] || called "^gpu_${t#cuda_} -d yes tuner=off operators=all$"
 done
 for i in {1..12}; do called "^gpu_registry_test -d yes part=$i/12 tuner=off operators=all$"; done
+called '^driver .*--prepare --workload gpt2 resnet512 cnn mlp128 '
+[ -s "$repo/build/gpu/report/clocks.csv" ] || fail "the clocks were not written down"
 for tool in memcheck racecheck initcheck synccheck; do called "^compute-sanitizer --tool $tool"; done
 called '^gpu_registry_test  tuner=off operators=add,matmul,'
 called '^gpu_registry_test  tuner=on operators=matmul,linear,conv2d$'
@@ -213,7 +222,7 @@ END
 [ "$(head -n 1 "$CALLS" | cut -d ' ' -f 1)" = cmake ] || fail "the build does not come first"
 [ "$(grep -m 3 '^gpu_' "$CALLS" | cut -d ' ' -f 1 | tr '\n' ' ')" = "gpu_gemm_test gpu_capture_test gpu_registry_test " ] ||
   fail "the tests that say most in the shortest time do not come first"
-[ "$(grep -m 2 '^driver' "$CALLS" | sed 's/.*--workload \([a-z0-9]*\) .*/\1/' | tr '\n' ' ')" = "gpt2 mlp128 " ] ||
+[ "$(grep -m 2 '^driver .*--parts' "$CALLS" | sed 's/.*--workload \([a-z0-9]*\) .*/\1/' | tr '\n' ' ')" = "gpt2 mlp128 " ] ||
   fail "speed is not measured in the order of its value"
 [ "$(grep -c '^gpu_memory_test' "$CALLS")" -eq 1 ] || fail "a test that runs by itself does not run once"
 
@@ -353,6 +362,27 @@ reported '^gpu_gemm_test +passed'
 reported '^gpu_norm_test +failed \(saw no Hopper GPU\)'
 reported '^gpu_optim_test +passed'
 rm "$work/old_gpu_norm_test"
+
+# ---- a program that is killed, as for memory, did not take too long; a GPU that is to be reset is left alone ----
+touch "$work/kill_gpu_gemm_test"
+gpu 1 --only gpu_gemm_test gpu_optim_test
+reported '^gpu_gemm_test +failed \(137\)'
+reported '^gpu_optim_test +passed'
+echo "    GPU Recovery Action                   : Reset" >"$work/gpu_state"
+gpu 1 --only gpu_gemm_test gpu_optim_test
+said "the GPU's recovery action is Reset"
+reported '^gpu_optim_test +skipped: no GPU'
+echo "    GPU Recovery Action                   : None" >"$work/gpu_state"
+rm "$work/kill_gpu_gemm_test"
+
+# ---- what another GPU gave is not this one's ----
+gpu 0 --only gpu_gemm_test bench_mlp128
+echo "Another GPU" >"$work/gpu_name"
+gpu 0 --resume --only gpu_gemm_test bench_mlp128
+called '^gpu_gemm_test'
+called '^measured mlp128'
+reported '^gpu_gemm_test +passed'
+! grep -q gpu_optim_test "$work/out/report.txt" || fail "a result of another GPU is reported"
 
 # ---- no GPU ----
 touch "$work/no_gpu"
