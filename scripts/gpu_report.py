@@ -116,9 +116,9 @@ def tokens(w, ms):
 
 
 def products(folder):
-    line = r"gemm (\S+) +(\d+)  best own kernel against best cuBLASLt plan: ([\d.]+)x"
+    line = r"gemm (\S+) +(\d+)  best own kernel .* against best cuBLASLt plan .*: ([\d.]+x \[[\d., ]+\])"
     found = re.findall(line, folder.text("bench_kernels.log"))
-    return ", ".join(f"{d} {n}: {r}x" for d, n, r in found) or None
+    return ", ".join(f"{d} {n}: {r}" for d, n, r in found) or None
 
 
 def shares(folder):
