@@ -35,6 +35,10 @@ PARTS = ("workloads", "memory", "operators", "build")
 MOST_STEPS, MOST_ORDER_BYTES = 60_000, 32 << 20
 
 
+class AnotherGpu(Exception):
+    """What --resume would put into one result was measured on two GPUs."""
+
+
 def complain(*parts):
     print("bench:", *parts, file=sys.stderr, flush=True)
 
@@ -126,14 +130,6 @@ class Bench:
         self.seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
         self.folder = tempfile.mkdtemp(prefix="mantissa-bench-", dir=self.memory_folder())
         self.result = {"meta": self.meta(), "workloads": {}}
-        if args.resume and os.path.exists(self.out):
-            with open(self.out) as f:
-                before = json.load(f)
-            if before["meta"]["commit"] != self.result["meta"]["commit"]:
-                self.problem(f"{self.out} was begun at commit {before['meta']['commit'][:10]}: a run of two commits")
-            self.result.update(
-                {k: before[k] for k in ("workloads", "operators", "sizes", "compile_seconds") if k in before}
-            )
 
     def memory_folder(self):
         """Where files lie in memory, if there is enough: of GPT-2 there are several snapshots of 1.5 GB at a time."""
@@ -153,7 +149,7 @@ class Bench:
         )
         return {
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "commit": output("git", "rev-parse", "HEAD"),
+            "commit": output("git", "rev-parse", "HEAD") or os.environ.get("MANTISSA_COMMIT", ""),
             "changed": bool(output("git", "status", "--porcelain", "--untracked-files=no")),
             "cpu": model,
             "cores": self.cores,
@@ -165,6 +161,20 @@ class Bench:
             "device": self.args.device,
             "isa": os.environ.get("MANTISSA_ISA", ""),
         }
+
+    def resume(self):
+        """Goes on from what --out has. Of two GPUs there is no one result."""
+        with open(self.out) as f:
+            before = json.load(f)
+        meta, gpu = before["meta"], self.result["meta"]["gpu"]
+        if meta.get("gpu", "") != gpu:
+            raise AnotherGpu(f"{self.out} was begun on {meta.get('gpu') or 'no GPU'}, and this is {gpu or 'none'}")
+        kept = [w for w in before["workloads"].values() if "unproven" not in w] or before.get("operators")
+        if kept and meta["commit"] != self.result["meta"]["commit"]:
+            self.problem(f"{self.out} was begun at commit {meta['commit'][:10]}: a run of two commits")
+        self.result.update(
+            {k: before[k] for k in ("workloads", "operators", "sizes", "compile_seconds") if k in before}
+        )
 
     def save(self):
         self.result["meta"]["problems"] = self.problems
@@ -407,6 +417,10 @@ class Bench:
         torch.set_num_threads(len(self.cores))
         torch.set_flush_denormal(True)
         self.result["meta"]["torch"] = torch.__version__
+        on_gpu = self.args.device == "cuda" and torch.cuda.is_available()
+        self.result["meta"]["gpu"] = torch.cuda.get_device_name(0) if on_gpu else ""
+        if self.args.resume and os.path.exists(self.out):
+            self.resume()
         if self.args.prepare:
             for name in self.args.workload:
                 self.guarded(name, self.prepare)
@@ -477,6 +491,9 @@ def main():
         bench.everything()
     except ImportError as e:
         complain(f"PyTorch cannot be used ({e}): pip install -r bench/requirements.txt")
+        return BAD_INPUT
+    except AnotherGpu as e:
+        complain(e)
         return BAD_INPUT
     except KeyboardInterrupt:
         complain("interrupted; what was measured is kept")

@@ -80,6 +80,12 @@ def best(times, names):
     return min(found) if found else None
 
 
+def failure(side):
+    """The proof that a side failed, and how fast it was until then."""
+    ms = side["ms"]
+    return f"{side['failed']}" + (f" ({ms['median']:.4f} ms a step until then)" if ms else "")
+
+
 OURS = ("mantissa-graph-bf16", "mantissa-bf16")
 COMPILED = ("compile-amp", "cudagraph-amp", "compile-cudagraph-amp")
 
@@ -92,7 +98,7 @@ def training(folder, name, what):
     times = sides(w)
     mine = best(times, OURS)
     if not mine:
-        return "no proven time: " + "; ".join(f"{s}: {w['sides'][s]['failed']}" for s in OURS if s in w["sides"])
+        return "no proven time: " + "; ".join(f"{s}: {failure(w['sides'][s])}" for s in OURS if s in w["sides"])
     parts = []
     for label, names in (("eager AMP", ("amp", "amp-nhwc")), ("best compiled", COMPILED)):
         peer = best(times, names)

@@ -9,6 +9,7 @@ The workers here are tests/bench_fake.py: a logistic regression that trains hone
 import array
 import contextlib
 import io
+import json
 import os
 import random
 import shutil
@@ -461,6 +462,26 @@ class Program(unittest.TestCase):
         self.assertIn("cannot pin", found.stderr)
         self.assertIn("PyTorch 1.0 is installed", found.stderr)
         self.assertTrue(os.path.exists(out))
+
+    def test_two_gpus_do_not_make_one_result(self):
+        path = self.folder(
+            torch="__version__ = '1.0'\ndef set_num_threads(n): pass\ndef set_flush_denormal(b): pass\n"
+            "class cuda:\n    is_available = staticmethod(lambda: True)\n"
+            "    get_device_name = staticmethod(lambda i: 'GPU B')\n"
+        )
+        out = os.path.join(path, "out")
+        before = json.dumps({"meta": {"gpu": "GPU A", "commit": ""}, "workloads": {}, "operators": {}})
+        with open(out, "w") as f:
+            f.write(before)
+        arguments = ("--worker", "x", "--out", out, "--device", "cuda", "--parts", "build")
+        found = self.command(*arguments, "--resume", PYTHONPATH=path)
+        self.assertEqual((found.returncode, found.stderr.count("\n")), (2, 1), found.stderr)
+        self.assertIn("was begun on GPU A, and this is GPU B", found.stderr)
+        with open(out) as f:
+            self.assertEqual(f.read(), before)
+        self.command(*arguments, PYTHONPATH=path, MANTISSA_COMMIT="0123")
+        with open(out) as f:
+            self.assertEqual(json.load(f)["meta"]["gpu"], "GPU B")
 
     def test_the_script_without_python_or_pytorch(self):
         for python, line in (("/nonexistent/python", "no /nonexistent/python"), ("false", "has no PyTorch")):

@@ -122,6 +122,9 @@ w = {"sides": {"mantissa-graph-bf16": side(10.0), "mantissa-bf16": side(12.0), "
                "compile-amp": side(14.0)},
      "ratios": {"mantissa-graph-bf16 / amp": {"ratio": 2.5}, "mantissa-graph-bf16 / compile-amp": {"ratio": 1.4}},
      "items_per_step": 8192, "memory": {"amp": {"reserved": 2e10}, "mantissa-bf16": {"reserved": 1e10}}}  # fmt: skip
+if os.path.exists(os.environ["FAKES"] + "/cheat"):
+    for name_of_side in ("mantissa-graph-bf16", "mantissa-bf16"):
+        w["sides"][name_of_side]["failed"] = "proof 4"
 hang = os.path.exists(os.environ["FAKES"] + "/hang_driver")
 if hang:
     w["unproven"] = "interrupted"
@@ -297,6 +300,12 @@ reported 'MNIST MLP batch 128.* 10.0000 ms a step$'
 sed -i '1s/.*/timed out/' "$repo/build/gpu/report/stages/bench_mlp128"
 gpu 0 --resume --only bench_mlp128  # what timed out finds the compiler's cache filled
 called '^driver'
+
+touch "$work/cheat"
+gpu 0 --only bench_mlp128
+reported 'no proven time: mantissa-graph-bf16: proof 4 \(10.0000 ms a step until then\); '
+rm "$work/cheat"
+gpu 0 --only bench_mlp128
 
 # ---- what another program measured is not taken for this one's ----
 echo '# mended' >>"$repo/build/gpu/mantissa_bench"
