@@ -191,7 +191,7 @@ def stages(folder):
 def excerpt(folder, name):
     """The lines of a log that say how fast something is, or how much was tested."""
     telling = re.compile(r"^operators on cuda|test cases|assertions|^ *[a-zA-Z].*\b\d.*(us|ms|/s|GB|MB|x)\b")
-    return [line for line in folder.text(f"{name}.log").splitlines() if telling.search(line)][-60:]
+    return [line for line in folder.text(f"{name}.log").splitlines() if telling.search(line)][-200:]
 
 
 def write(path, text):
