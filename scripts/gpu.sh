@@ -259,7 +259,7 @@ if [ -n "$gpu" ]; then
   nvidia-smi --query-gpu=timestamp,clocks.sm,power.draw,temperature.gpu,clocks_event_reasons.active --format=csv \
     -lms 1000 >>"$report/clocks.csv" 2>&1 &
   clocks=$!
-  trap 'kill "$clocks"' EXIT
+  trap 'kill "$clocks" 2>/dev/null' EXIT
 fi
 
 # ---- dependencies: unpacked once, into the build folder ----
