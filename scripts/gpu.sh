@@ -71,7 +71,7 @@ case $build in /*) ;; *) build=$PWD/$build ;; esac
 report=$build/report  # logs, and what each stage gave: what --resume goes by
 mkdir -p "$report/stages" || exit 2
 [ -z "$out" ] || mkdir -p "$out" || exit 2
-started=$SECONDS failed=0
+started=$SECONDS failed=0 cores=$(nproc)
 for d in /usr/local/cuda/bin /usr/local/cuda-*/bin; do  # nvcc and compute-sanitizer, where nothing else brings them
   [ ! -d "$d" ] || PATH=$PATH:$d
 done
@@ -416,12 +416,11 @@ if built; then
   echo "nothing is to be built"
 else
   # What fails to build stops what needs it, and nothing else.
-  parallel=$(nproc)
   stage configure 300 always cmake -S . -B "$build" "${options[@]}" && prepare
-  stage build_registry 2400 always cmake --build "$build" --parallel "$parallel" --target gpu_registry_test
+  stage build_registry 2400 always cmake --build "$build" --parallel "$cores" --target gpu_registry_test
   keep_going=$(have ninja && echo "-k 0" || echo -k)
   # shellcheck disable=SC2086
-  stage build 2400 always cmake --build "$build" --parallel "$parallel" \
+  stage build 2400 always cmake --build "$build" --parallel "$cores" \
     --target "${test_stages[@]}" gpu_kernels_bench mantissa_bench -- $keep_going
   stage resources 60 always sh tests/cuda_resources_test.sh . "$build/CMakeFiles/mantissa_cuda_objects.dir"
 fi
@@ -467,19 +466,21 @@ alone() {  # stage, limit: what takes seconds may not hang for minutes
   MANTISSA_TUNER=off run "$1" "$2" "$build/$1" -d yes
   finish "$1" "$build/$1"
 }
-together() {  # stages, four at a time beside what is under way already
+# threads N: for each of N programs at a time. With more of them than cores, threads wait for those that have none.
+threads() { echo $((cores < $1 ? 1 : cores / $1)); }
+together() {  # stages, four at a time beside what is under way already, the sanitizers, one thread each
   local others=${#underway[@]} t
   for t in "$@"; do
     is_due "$t" || continue
     await $((others + 3))
-    MANTISSA_TUNER=off MANTISSA_NUM_THREADS=4 begin "$t" 300 "$build/$t" -d yes
+    MANTISSA_TUNER=off MANTISSA_NUM_THREADS=$(threads 5) begin "$t" 300 "$build/$t" -d yes
   done
 }
 alone gpu_gemm_test 90
 alone gpu_capture_test 90
 t=gpu_registry_test
 if is_due $t; then
-  MANTISSA_TUNER=off MANTISSA_NUM_THREADS=2 run $t 420 \
+  MANTISSA_TUNER=off MANTISSA_NUM_THREADS=$(threads $registry_parts) run $t 420 \
     bash -c 'registry "$@"' registry "$build/$t" $registry_parts "$report/$t.log"
   registry_log
   finish $t "$build/$t"
