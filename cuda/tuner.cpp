@@ -66,9 +66,9 @@ std::size_t run_first(std::span<const Way> ways) {
   fail("internal error: no kernel applies");
 }
 
-// Microseconds of a run, the least of some rounds. The device is kept busy before each, so that the host, which may take
-// longer to launch a short kernel than the kernel takes, is ahead when the clock starts; and before the first of all,
-// because its own clock rises with work.
+// Microseconds of a run, the least of some rounds. The device is kept busy before each, so that the host, which may
+// take longer to launch a short kernel than the kernel takes, is ahead when the timing starts; and longer before the
+// first of all, because the device's clock rises with work.
 float time_of(const Way& way) {
   static const bool warm = (keep_busy(std::chrono::milliseconds(50)), true);
   (void)warm;

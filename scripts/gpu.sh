@@ -336,7 +336,7 @@ one_of() {  # whether any of these files is there
   return 1
 }
 # Where the toolkit has no cuDNN or no cuBLASLt: those of Python's packages, which come without links libX.so. Headers of
-# cuBLASLt too; no others of CUDA, which are those of nvcc's own version.
+# cuBLASLt and NVRTC too; no others of CUDA, which are those of nvcc's own version.
 use_python_cuda() {
   local root folder lib name links=$build/toolkit
   root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
@@ -351,6 +351,11 @@ use_python_cuda() {
         [ ! -e "$name" ] || ln -sf "$name" "$links/include/"
       done
     fi
+    if ! one_of "$root"/include/nvrtc.h "$root"/targets/*/include/nvrtc.h "$links/include/nvrtc.h"; then
+      for name in "$folder"/*/include/nvrtc.h; do
+        [ ! -e "$name" ] || ln -sf "$name" "$links/include/"
+      done
+    fi
     for lib in "$folder"/*/lib/lib{cudart,cublasLt,cudnn,nvrtc}.so.*; do
       [ -e "$lib" ] || continue
       name=$(basename "$lib")
@@ -362,7 +367,7 @@ use_python_cuda() {
       [ ! -e "$name" ] || [ -n "${CUDNN_ROOT:-}" ] || options+=("-DCUDNN_ROOT=$(dirname "$(dirname "$name")")")
     done
   done < <(python3 -c 'import nvidia; print("\n".join(nvidia.__path__))' 2>/dev/null)
-  options+=("-DCMAKE_LIBRARY_PATH=$links")
+  options+=("-DCMAKE_LIBRARY_PATH=$links" "-DCMAKE_INCLUDE_PATH=$links/include")
   export CPATH="$links/include${CPATH:+:$CPATH}"
 }
 

@@ -1,6 +1,6 @@
 // Shared by the generic operator tests: iterating over the registry, preparing a sample's inputs, running it, and its
-// gradients. $MANTISSA_OP=softmax,matmul restricts every test to these operators, $MANTISSA_OP_PART=3/12 to every twelfth
-// one, from number 3 on.
+// gradients. $MANTISSA_OP=softmax,matmul restricts every test to these operators, $MANTISSA_OP_PART=3/12 to every
+// twelfth one, from number 3 on.
 #pragma once
 
 #include <algorithm>

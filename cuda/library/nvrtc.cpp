@@ -20,7 +20,7 @@ void check_status(nvrtcResult status, const char* what) {
 // Opened beforehand, from the folder of NVRTC itself, it is found by that name.
 void open_builtins() {
   static const bool once = [] {
-    void* const function = dlsym(RTLD_DEFAULT, "nvrtcVersion");  // its address here may be that of a stub of this library
+    void* const function = dlsym(RTLD_DEFAULT, "nvrtcVersion");  // &nvrtcVersion may lie in this program
     Dl_info library{};
     int major = 0, minor = 0;
     if (!function || !dladdr(function, &library) || nvrtcVersion(&major, &minor) != NVRTC_SUCCESS) return false;
