@@ -184,27 +184,27 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
     const bool inside = end <= p.keys && at.first + A::rows <= p.queries && (!p.causal || end <= at.first + 1);
     typename A::Scores w;
     A::scores(w, own, k_tile);
-    if (plain && inside) {
+    C highest_now[A::slots];
+    const auto score_all = [&](const auto& score_of) {
 #pragma unroll
       for (int s = 0; s < A::slots; ++s) {
+        highest_now[s] = highest[s];
 #pragma unroll
-        for (int i = 0; i < A::score_columns; ++i) w.at(s, i) *= score.scale;
+        for (int i = 0; i < A::score_columns; ++i) {
+          w.at(s, i) = score_of(w.at(s, i), s, i);
+          highest_now[s] = larger(w.at(s, i), highest_now[s]);
+        }
       }
-    } else {
-#pragma unroll
-      for (int s = 0; s < A::slots; ++s) {
-#pragma unroll
-        for (int i = 0; i < A::score_columns; ++i)
-          w.at(s, i) = score(w.at(s, i), at.first + A::row_of(s), first_key + A::column_of(i), inside);
-      }
-    }
+    };
+    if (plain && inside) score_all([&](C product, int, int) { return product * score.scale; });
+    else
+      score_all([&](C product, int s, int i) {
+        return score(product, at.first + A::row_of(s), first_key + A::column_of(i), inside);
+      });
 #pragma unroll
     for (int s = 0; s < A::slots; ++s) {
       const std::int64_t query = at.first + A::row_of(s);
-      C top = highest[s];
-#pragma unroll
-      for (int i = 0; i < A::score_columns; ++i) top = larger(w.at(s, i), top);
-      top = fold_lanes<A>(top, [](C a, C b) { return larger(a, b); });
+      const C top = fold_lanes<A>(highest_now[s], [](C a, C b) { return larger(a, b); });
       const C base = top == -infinity<C>() ? C(0) : top;  // so far every key is masked
       const C shrink = exp2_of(highest[s] - base);
       highest[s] = top;
