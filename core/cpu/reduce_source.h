@@ -53,10 +53,11 @@ inline __mmask64 first_bytes(std::int64_t n) { return (1ull << n) - 1; }
 // Loads the first n elements; the others are 0.
 template <class C, class T> inline Vec<C> load_stored_part(const T* p, std::int64_t n) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_integral_v<T> && sizeof(C) == 1) {
+    return Vec<C>(_mm512_maskz_loadu_epi8(first_bytes(n), p));
+  } else if constexpr (std::is_integral_v<T>) {
     const __mmask16 some = first_lanes(n);
-    if constexpr (sizeof(C) == 1) return Vec<C>(_mm512_maskz_loadu_epi8(first_bytes(n), p));
-    else if constexpr (sizeof(T) == 8) return Vec<C>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(some), p));
+    if constexpr (sizeof(T) == 8) return Vec<C>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(some), p));
     else if constexpr (sizeof(T) == 4 && sizeof(C) == 4) return Vec<C>(_mm512_maskz_loadu_epi32(some, p));
     else if constexpr (sizeof(T) == 4) return Vec<C>(_mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(some, p)));
     else if constexpr (sizeof(C) == 4) return Vec<C>(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(some, p)));
