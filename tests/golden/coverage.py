@@ -186,48 +186,49 @@ fails for an operator or module without such a comparison or a stated reason.
 
 ## What reads differently in C++
 
-- A tensor in a condition is its one element, as in Python: `if (loss < best)`, `if (any(isnan(x)))`. Whether there is a tensor
-  at all, Python's `x is not None`, says `x.defined()`.
-- Every operator is a function, `mean(x, {{2, 3}})`, `gather(x, 1, index)`; the commonest are methods of `Tensor` too, `x.mean({{2, 3}})`,
-  `x.softmax(-1)`. One dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`, and methods take several without: `x.view(3, -1)`. `view` is `reshape`.
-  A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`, and `x[mask]` or `x[rows]` takes a tensor. Both mix in
-  `index(x, {{all, rows}})` for `x[:, rows]`, with PyTorch's rules (`core/indexing.h`). `x[0] = y` does not compile: `x[0].copy_(y)` writes
-  into x, `x[0].fill_(2)` a number; `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`.
-  No write in place is recorded; `x = index_put(x, {{all, rows}}, y)` is, as are `cat` and `stack` of what a loop has gathered. To write what was computed with a
-  gradient is an error for that reason: `x[0].copy_(y.detach())`, `total.add_(loss.detach())`.
-- Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
-- A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
+- A tensor in a condition is its single element, as in Python: `if (loss < best)`, `if (any(isnan(x)))`. `x.defined()` is Python's
+  `x is not None`.
+- Every operator is a function, `mean(x, {{2, 3}})`, `gather(x, 1, index)`; the most common are also methods of `Tensor`, `x.mean({{2, 3}})`,
+  `x.softmax(-1)`. A single dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`; methods also take several without: `x.view(3, -1)`. `view` is `reshape`.
+- `x[:, 1:, -1]` is `x[{{all, slice(1), -1}}]`; `x[mask]` and `x[rows]` take a tensor. Slices and tensors are combined by `index(x, {{all, rows}})`, which is
+  `x[:, rows]`, with PyTorch's rules (`core/indexing.h`).
+- `x[0] = y` does not compile: `x[0].copy_(y)` and `x[0].fill_(2)` write into x. `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and
+  `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`. In-place writes are not recorded by autograd; `x = index_put(x, {{all, rows}}, y)` is, and so are `cat` and `stack`
+  of results collected in a loop. Writing a value that requires a gradient is therefore an error: use `x[0].copy_(y.detach())`, `total.add_(loss.detach())`.
+- Options are given in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler rejects any other order.
+- A module is called, `net(x)`. What are methods in PyTorch are functions here, applied to a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
-- `torch.onnx.export(net, (x,), path, dynamic_axes=...)` is `nn::save_onnx(net, path, {{x}}, {{.dynamic = {{{{"batch"}}}}}})`; `nn::OnnxModel net(path)` reads
-  what either wrote, as a net that can be trained.
-- A state is a list of names and tensors: `io::tensor_named(nn::state_dict(net), "fc.weight")`, `io::load_safetensors(path)["fc.weight"]`.
+- `torch.onnx.export(net, (x,), path, dynamic_axes=...)` is `nn::save_onnx(net, path, {{x}}, {{.dynamic = {{{{"batch"}}}}}})`; `nn::OnnxModel net(path)` loads
+  the files of both, as a trainable module.
+- A state dict is a list of names and tensors: `io::tensor_named(nn::state_dict(net), "fc.weight")`, `io::load_safetensors(path)["fc.weight"]`.
 - `net[0].weight` of a `Sequential` is `net[0].as<nn::Linear>().weight`; `net[-1] = nn::Linear(512, 10)` replaces the last layer.
-- Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
-  state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
+- Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` loads the entries that both
+  have, and reports missing and unexpected ones. Entries whose shapes do not match must be removed first.
 - `for m in net.modules(): if isinstance(m, nn.BatchNorm2d): m.eval()` is `nn::for_each<nn::BatchNorm2d>(net, [](auto& m) {{ nn::eval(m); }})`, and so is
   `net.apply(init)`. `register_forward_pre_hook`, `register_forward_hook` and, by `on_grad` of the result, `register_full_backward_hook`
-  are methods of `nn::Hooked<nn::Conv2d>`, which stands in the place of the layer and is named as it is (`nn/hooked.h`).
-- `operator()` is const. A buffer that it writes to (`register_buffer`) is a `mutable nn::Buffer`, in `MANTISSA_FIELDS` as any other.
-- A group of parameters has the options that it is given and, for the rest, the optimizer's defaults, not those of the first group:
-  `opt.add_group(nn::parameters(head), {{.lr = 1e-2, .weight_decay = 0.05}})`.
+  are methods of `nn::Hooked<nn::Conv2d>`, which replaces the layer and keeps its name (`nn/hooked.h`).
+- `operator()` is const. A buffer that it writes to (`register_buffer`) is a `mutable nn::Buffer`, listed in `MANTISSA_FIELDS` like any other member.
+- A parameter group takes the options it is given and otherwise the optimizer's defaults, not those of the first group:
+  `opt.add_group(nn::parameters(head), {{.lr = 1e-2, .weight_decay = 0.05}})`. If a schedule is running, the group follows it from the next step on, with the
+  learning rate that it then has as its base (PyTorch's schedulers differ among each other in this).
 - `torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)` is `grad(u, {{x}}, ones_like(u), {{.create_graph = true}})`.
-- A `torch.autograd.Function` is a struct with `forward` and `backward` (`ops/function.h`); what a ctx has there is in its `Saved` or a member of the struct.
-- `torch.from_dlpack(x)` and `to_dlpack` are functions of `core/dlpack.h`, of pointers instead of capsules.
-- Distributions take parameters by name in braces: `distributions::Categorical({{.logits = z}})`; what are properties there, are members or methods here.
-- `tensor({1.5, 2.0})`, `tensor(3.5)` and `tensor(v)` of a `std::vector` have PyTorch's dtypes: f32, i64 or bool, of doubles too f32. `from_data(v, sizes)` has that of v.
-- Several threads may train nets of their own, and infer with one that they share, at the same time, as in PyTorch.
+- A `torch.autograd.Function` is a struct with `forward` and `backward` (`ops/function.h`); what `ctx` stores is in its `Saved` or in a member of the struct.
+- `torch.from_dlpack(x)` and `to_dlpack` are functions of `core/dlpack.h`; they take and return pointers instead of capsules.
+- Distributions take named parameters in braces: `distributions::Categorical({{.logits = z}})`; PyTorch's properties are members or methods.
+- `tensor({{1.5, 2.0}})`, `tensor(3.5)` and `tensor(v)` of a `std::vector` have PyTorch's dtypes: i64 for integers, bool, and f32 for float and double alike. `from_data(v, sizes)` has the dtype of v's elements.
+- Several threads may train different nets, and run inference with a shared one, at the same time, as in PyTorch.
 - `generator=g` is a `RandomScope` around the call (`core/random.h`), and so is `torch.random.fork_rng()`.
 - `print(x)` is `std::cout << x`, or, with `core/format.h`, `fmt::print("{{}}", x)`.
-- `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
-- `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
-- After `using namespace mantissa` a struct of your own that is called as one of the library (`Index`, `Context`, `View`, `Ref`, ...) is ambiguous.
-  In a namespace of your own it is not: `namespace my {{ using namespace mantissa; struct View {{ ... }}; ... }}`.
-- `F.interpolate(x, scale_factor=2)` is `interpolate(x, {{.scale_factor = {{2}}}})`, one for all dims or one for each.
-- Signal handlers are not for this library (`io/stop.h` says why): `io::catch_stop_signals();` in the first line of `main`, and
-  `while (!io::stop_asked())` for a loop that Ctrl-C and SIGTERM leave, so that it can save a checkpoint (`io/checkpoint.h`).
-- `torch.finfo(x.dtype).min` is `finfo(x.dtype()).min`, and so `iinfo` (`core/finfo.h`).
-- `not x` is `!x` for a tensor of one element; the elements of a mask are negated and joined by `~ & |`, as in Python.
-- `arange(0, 1, 0.1)` is of `i64` unless told `{{.dtype = f32}}`, and then refuses fractions.
+- `full(sizes, 2)` is f32, as `zeros` and `ones` are, unless `{{.dtype = i64}}` is given.
+- `x += y` does not compile: `x = x + y` is recorded by autograd, `x.add_(y)` writes into x and is not.
+- After `using namespace mantissa`, a struct of yours with the name of one of the library (`Index`, `Context`, `View`, `Ref`, ...) is ambiguous,
+  unless it is in a namespace of its own: `namespace my {{ using namespace mantissa; struct View {{ ... }}; ... }}`.
+- `F.interpolate(x, scale_factor=2)` is `interpolate(x, {{.scale_factor = {{2}}}})`: one factor for all dimensions, or one for each.
+- Do not install signal handlers (`io/stop.h` says why): call `io::catch_stop_signals();` in the first line of `main`, and loop
+  `while (!io::stop_asked())`, so that Ctrl-C and SIGTERM leave the loop and a checkpoint can be saved (`io/checkpoint.h`).
+- `torch.finfo(x.dtype).min` is `finfo(x.dtype()).min`, and likewise `iinfo` (`core/finfo.h`).
+- `not x` is `!x` for a tensor of one element; masks are negated and combined by `~ & |`, as in Python.
+- `arange(0, 1, 0.1)` is i64 unless `{{.dtype = f32}}` is given, and throws for fractional values.
 """
     for section in sections:
         yield from lines_of(*section)
