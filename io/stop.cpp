@@ -15,7 +15,7 @@ namespace {
 std::atomic<bool> asked{false}, catching{false};
 
 // Job managers send SIGTERM to every process of a job, and a launcher among these passes it on.
-constexpr std::chrono::milliseconds same_request{500};
+constexpr std::chrono::seconds same_request{1};
 
 }  // namespace
 

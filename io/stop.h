@@ -10,7 +10,7 @@
 namespace mantissa::io {
 
 // From now on SIGINT and SIGTERM do not end the program but make stop_asked() true. A second one ends it at once; a
-// SIGTERM within half a second of the first signal counts as the same request, because ranks of a job get it both from
+// SIGTERM within a second of the first signal counts as the same request, because ranks of a job get it both from
 // the job manager and from their launcher. SIGHUP, sent when the terminal is closed or its connection breaks, also
 // makes stop_asked() true, and never ends the program, however often it is sent. It is left alone under nohup, or if
 // the program has a handler for it. A dedicated thread waits for the signals, and they are blocked in threads created

@@ -139,7 +139,7 @@ void send_all(const std::vector<Rank>& ranks, int signal) {
 int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
   using std::chrono::seconds;
   constexpr seconds grace{10}, saving{30};  // for ranks to report their errors; to save
-  constexpr std::chrono::milliseconds same_request{500};  // as in io/stop.cpp
+  constexpr seconds same_request{1};  // as in io/stop.cpp
   std::optional<distributed::Deadline> killed_at;
   bool asked = false;
   std::optional<std::chrono::steady_clock::time_point> told;  // of the signal whose repetition kills
