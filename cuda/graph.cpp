@@ -10,11 +10,6 @@
 namespace mantissa::cuda_backend {
 
 struct Graph {
-  Graph() {
-    const CaptureRelaxed relaxed;
-    check_status(cudaMalloc(reinterpret_cast<void**>(&random), 2 * sizeof(std::uint64_t)),
-                 "allocating a graph's random position");
-  }
   ~Graph() {
     if (executable) (void)cudaGraphExecDestroy(executable);
     if (graph) (void)cudaGraphDestroy(graph);
@@ -40,16 +35,18 @@ namespace {
 Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(current_device())}; }
 }  // namespace
 
-Graph* make_graph() {
-  cuda_backend::empty_cache(this_device());  // the arena does not take memory from the cache
-  return new Graph;
-}
+Graph* make_graph() { return new Graph; }
 void destroy_graph(Graph* g) noexcept { delete g; }
 
 void begin_recording(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
   wait_for_stream();  // a mirror with all slots busy drops a request, and a captured one would be lost for good
   // Frees the cached memory of the eager run of the step: the capture needs as much again in its arena.
   cuda_backend::empty_cache(this_device());
+  if (!g->random) {
+    const CaptureRelaxed relaxed;
+    check_status(cudaMalloc(reinterpret_cast<void**>(&g->random), 2 * sizeof(std::uint64_t)),
+                 "allocating a graph's random position");
+  }
   g->recording.emplace(g->arena);
   check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
   set_random_state(g->random, random_seed, random_offset);

@@ -14,7 +14,7 @@ __global__ void spin_kernel(std::int64_t nanoseconds) {
 }  // namespace
 
 void keep_busy(std::chrono::nanoseconds time) {
-  launch("spin", &spin_kernel, {1, 32}, static_cast<std::int64_t>(time.count()));
+  launch("spin", &spin_kernel, {1, 1}, static_cast<std::int64_t>(time.count()));
 }
 
 }  // namespace mantissa::cuda_backend

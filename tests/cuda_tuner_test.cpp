@@ -1,4 +1,5 @@
 // The tuner's comparison of implementations: agree() in cuda/tuner.h.
+#include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -179,6 +180,18 @@ TEST_CASE("memory that runs out half way is no error, does not add twice, and is
     CHECK_FALSE(found.measured);
     CHECK(c.to(cpu).to_vector<float>() == std::vector<float>(35, 4.0f));
   }
+}
+
+TEST_CASE("the device is kept busy for as long as was asked for") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  synchronize(cuda);
+  const auto begin = std::chrono::steady_clock::now();
+  cuda_backend::keep_busy(std::chrono::milliseconds(20));
+  synchronize(cuda);
+  CHECK(std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(19));
 }
 
 TEST_CASE("ways that round to halves agree with those that do not, where they may") {

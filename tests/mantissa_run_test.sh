@@ -42,29 +42,23 @@ wait "$child" || code=$?
 steps=$(sed -n 's/.*go on with.*/yes/p' "$work/out")
 [ "$steps" = yes ] || fail "SIGTERM: no word of how to go on"
 
-# A job manager tells all processes, and the launcher passes it on: still one request.
-# shellcheck disable=SC2086
-"$run" -n 2 "$mnist" $tiny --epochs 100000 --save "$work/job.ckpt" --save-every 1 >"$work/out" 2>"$work/err" &
-child=$!
-while [ ! -f "$work/job.ckpt" ] && kill -0 "$child" 2>/dev/null; do sleep 0.05; done
-# shellcheck disable=SC2046
-kill -TERM $(cat "/proc/$child/task/$child/children") "$child"
-code=0
-wait "$child" || code=$?
-[ "$code" -eq 130 ] || fail "SIGTERM to all: exit code $code, not 130"
-grep -q "go on with" "$work/out" || fail "SIGTERM to all: nothing is saved"
-
-# So when the terminal is lost, which all of them hear, and some twice. (Tests may run under nohup.)
-# shellcheck disable=SC2086
-env --default-signal=HUP "$run" -n 2 "$mnist" $tiny --epochs 100000 --save "$work/lost.ckpt" --save-every 1 \
-  >"$work/out" 2>"$work/err" &
-child=$!
-while [ ! -f "$work/lost.ckpt" ] && kill -0 "$child" 2>/dev/null; do sleep 0.05; done
-kill -HUP $(cat "/proc/$child/task/$child/children") "$child"
-code=0
-wait "$child" || code=$?
-[ "$code" -eq 130 ] || fail "SIGHUP: exit code $code, not 130"
-grep -q "go on with" "$work/out" || fail "SIGHUP: nothing is saved"
+# What all of them hear, and some twice: from a job manager and from the launcher, or when the terminal is lost. (Tests may
+# run under nohup.)
+stops_all() {  # signal
+  # shellcheck disable=SC2086
+  env --default-signal=HUP "$run" -n 2 "$mnist" $tiny --epochs 100000 --save "$work/$1.ckpt" --save-every 1 \
+    >"$work/out" 2>"$work/err" &
+  child=$!
+  while [ ! -f "$work/$1.ckpt" ] && kill -0 "$child" 2>/dev/null; do sleep 0.05; done
+  # shellcheck disable=SC2046
+  kill -"$1" $(cat "/proc/$child/task/$child/children") "$child"
+  code=0
+  wait "$child" || code=$?
+  [ "$code" -eq 130 ] || fail "SIG$1 to all: exit code $code, not 130"
+  grep -q "go on with" "$work/out" || fail "SIG$1 to all: nothing is saved"
+}
+stops_all TERM
+stops_all HUP
 
 together 2 --epochs 1 --schedule constant --save "$work/one.ckpt" || fail "one epoch (exit code $?)"
 together 2 --epochs 2 --schedule constant --resume "$work/one.ckpt" --save "$work/resumed.ckpt" || fail "resume (exit code $?)"

@@ -366,15 +366,14 @@ TEST_CASE("a recording may use what the step has left cached") {
   Stream side;
   const StreamScope scope(side.get());
   empty_cache(cuda);
+  cuda_backend::Graph* graph = cuda_backend::make_graph();
   const std::size_t limit = cuda_shim::device_bytes() + (1 << 20);
   cuda_shim::set_memory_limit(limit);
-  { const Tensor as_it_is = on_cuda(150'000); }  // 600 kB, now cached
-  cuda_shim::set_memory_limit(cuda_shim::device_bytes());  // what the graph itself needs is not there without them
-  cuda_backend::Graph* graph = cuda_backend::make_graph();
-  cuda_shim::set_memory_limit(limit);
-  { const Tensor as_it_is = on_cuda(150'000); }
+  { const Tensor as_it_is = on_cuda(150'000); }            // 600 kB, now cached
+  cuda_shim::set_memory_limit(cuda_shim::device_bytes());  // what the graph itself needs fits only without the other
   cuda_backend::begin_recording(graph, 0, 0);
-  CHECK_NOTHROW(on_cuda(220'000));  // 880 kB: fits only without the other
+  cuda_shim::set_memory_limit(limit);
+  CHECK_NOTHROW(on_cuda(220'000));  // 880 kB: likewise
   cuda_backend::end_recording(graph);
   cuda_backend::destroy_graph(graph);
   cuda_shim::set_memory_limit(usual_limit);
