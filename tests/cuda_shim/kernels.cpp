@@ -24,7 +24,8 @@ struct Symbol {
 };
 struct Symbols {
   std::string file;  // the program, whose bytes hold the names
-  std::map<char*, std::string_view> functions;
+  struct Function { std::string_view name, file; };
+  std::map<char*, Function> functions;
   std::map<std::string_view, Symbol> locals;  // variables in functions, by mangled name: _ZZ<function>E<variable>
 };
 
@@ -42,11 +43,15 @@ Symbols read_symbols() {
     if (sections[i].sh_type != SHT_SYMTAB) continue;
     const auto* symbols = reinterpret_cast<const Elf64_Sym*>(s.file.data() + sections[i].sh_offset);
     const char* names = s.file.data() + sections[sections[i].sh_link].sh_offset;
+    std::string_view file;  // of the local symbols that follow
     for (std::size_t k = 0; k < sections[i].sh_size / sizeof(Elf64_Sym); ++k) {
       const std::string_view name = names + symbols[k].st_name;
       char* at = base + symbols[k].st_value;
       const int type = ELF64_ST_TYPE(symbols[k].st_info);
-      if (type == STT_FUNC && symbols[k].st_value != 0) s.functions.emplace(at, name);
+      const bool local = ELF64_ST_BIND(symbols[k].st_info) == STB_LOCAL;
+      if (type == STT_FILE) file = name;
+      if (type == STT_FUNC && symbols[k].st_value != 0)
+        s.functions.emplace(at, Symbols::Function{name, local ? file : std::string_view()});
       if (type == STT_OBJECT && name.starts_with("_ZZ")) s.locals.emplace(name, Symbol{at, symbols[k].st_size});
     }
   }
@@ -112,9 +117,12 @@ const Kernel& kernel_at(const void* function) {
   const auto symbol = symbols.functions.find(static_cast<char*>(const_cast<void*>(function)));
   if (symbol == symbols.functions.end())
     throw std::runtime_error("cuda_shim: a kernel that the symbol table does not list");
-  const Name name = short_name(symbol->second);
+  const auto& [mangled, file] = symbol->second;
+  const Name name = short_name(mangled);
   kernel.name = name.text;
-  const std::string prefix = "_ZZ" + std::string(symbol->second.substr(2)) + "E";
+  kernel.mangled = mangled;
+  kernel.file = file;
+  const std::string prefix = "_ZZ" + std::string(mangled.substr(2)) + "E";
   for (auto v = symbols.locals.lower_bound(prefix); v != symbols.locals.end() && v->first.starts_with(prefix); ++v) {
     kernel.shared.push_back({v->second.at, v->second.bytes});
     kernel.shared_bytes += (v->second.bytes + 15) / 16 * 16;

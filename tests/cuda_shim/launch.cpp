@@ -1,6 +1,7 @@
 // What a GPU of compute capability 9.0 refuses to launch.
 #include <utility>
 
+#include "tests/cuda_shim/ptx.h"
 #include "tests/cuda_shim/runtime_parts.h"
 
 namespace cuda_shim {
@@ -79,7 +80,12 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
     return result(sticky);
   }
   ++launch_count;
-  return enqueue(stream, [&kernel, thread = std::move(thread), shape] { run_grid(kernel, thread, shape); });
+  Shape run = shape;
+  if (ptx::Thread from_ptx = ptx::thread_of(kernel, arguments); from_ptx.run) {
+    thread = std::move(from_ptx.run);
+    run.shared += from_ptx.shared;
+  }
+  return enqueue(stream, [&kernel, thread = std::move(thread), run] { run_grid(kernel, thread, run); });
 }
 
 void set_shared_limit(std::size_t bytes) { most_shared = bytes; }

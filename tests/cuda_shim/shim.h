@@ -65,6 +65,7 @@ struct Kernel {
   std::size_t shared_bytes = 0;
   unsigned registers = 0;
   unsigned listed_registers = 0;  // the most of all instances of a template
+  std::string mangled, file;      // as the symbol table has it; the file only of a kernel in an unnamed namespace
 };
 const Kernel& kernel_at(const void* function);
 // Where a parameter of a launch lies on the host.

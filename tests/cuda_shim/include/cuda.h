@@ -11,7 +11,8 @@ using cuuint32_t = std::uint32_t;
 using cuuint64_t = std::uint64_t;
 
 enum CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_NOT_SUPPORTED = 801 };
-struct alignas(64) CUtensorMap { cuuint64_t opaque[16]; };  // as aligned as CUDA 12 has it; 13 has 128
+struct alignas(64) CUtensorMap_st { cuuint64_t opaque[16]; };  // as aligned as CUDA 12 has it; 13 has 128
+using CUtensorMap = CUtensorMap_st;
 
 enum CUtensorMapDataType {
   CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_UINT16, CU_TENSOR_MAP_DATA_TYPE_UINT32,

@@ -1,0 +1,145 @@
+#include "tests/cuda_shim/ptx.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "tests/cuda_shim/fibers.h"
+#include "tests/cuda_shim/ptx_parts.h"
+
+namespace cuda_shim::ptx {
+namespace {
+
+// nvcc calls an unnamed namespace "_GLOBAL__N__<hash>_<length>_<file>_<hash>_<number>", after the length of that; g++
+// "_GLOBAL__N_1". Gives g++'s name, and the file.
+struct Name {
+  std::string mangled, file;  // no file: the kernel is in a named namespace
+};
+Name common_name(std::string_view name) {
+  constexpr std::string_view hidden = "_GLOBAL__N__";
+  Name n;
+  for (std::size_t at; (at = name.find(hidden)) != name.npos;) {
+    std::size_t digits = at;
+    while (digits > 0 && std::isdigit(static_cast<unsigned char>(name[digits - 1]))) --digits;
+    // The digits before may belong to another name: the right ones end the name before a digit, of the next length.
+    std::size_t length = 0;
+    for (std::size_t from = at - std::min<std::size_t>(3, at - digits); from < at && length == 0; ++from) {
+      const auto count = static_cast<std::size_t>(std::atoi(std::string(name.substr(from, at - from)).c_str()));
+      if (name[from] != '0' && count >= 30 && at + count < name.size() && std::isdigit(static_cast<unsigned char>(name[at + count])))
+        length = count, digits = from;
+    }
+    if (length == 0) fail("cannot read the name " + std::string(name));
+    const std::string_view file = name.substr(at + hidden.size() + 9);  // after the hash: 10_softmax_cu_...
+    const std::size_t count = static_cast<std::size_t>(std::atoi(std::string(file.substr(0, 3)).c_str()));
+    n.file = file.substr(file.find('_') + 1, count);
+    if (const std::size_t dot = n.file.rfind("_cu"); dot != n.file.npos) n.file[dot] = '.';
+    n.mangled += std::string(name.substr(0, digits)) + "12_GLOBAL__N_1";
+    name.remove_prefix(at + length);
+  }
+  n.mangled += name;
+  return n;
+}
+
+struct Place {
+  Module* module = nullptr;
+  std::string_view name;  // nvcc's
+};
+struct Library {
+  std::vector<std::unique_ptr<Module>> modules;
+  std::map<std::pair<std::string, std::string>, Place> kernels;  // by name and file
+  std::set<std::string> executed, missing;
+
+  explicit Library(const char* folder) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() != ".ptx") continue;
+      std::ifstream in(entry.path(), std::ios::binary);
+      modules.push_back(std::make_unique<Module>(std::string(std::istreambuf_iterator<char>(in), {})));
+      for (const auto& [name, at] : modules.back()->kernels()) {
+        Name common = common_name(name);
+        kernels[{std::move(common.mangled), std::move(common.file)}] = {modules.back().get(), name};
+      }
+    }
+    if (kernels.empty()) fail("no kernels in " + std::string(folder));
+  }
+  ~Library() {
+    std::fprintf(stderr, "PTX: %zu kernels executed", executed.size());
+    for (const std::string& name : missing) std::fprintf(stderr, "; not in the folder: %s", name.c_str());
+    std::fprintf(stderr, "\n");
+  }
+};
+Library* library() {
+  static const char* const folder = std::getenv("MANTISSA_SHIM_PTX");
+  static const std::unique_ptr<Library> all = folder ? std::make_unique<Library>(folder) : nullptr;
+  return all.get();
+}
+
+void execute(const Function& f, char* parameters, std::vector<std::uint64_t>& values) {
+  values.assign(f.values.begin(), f.values.end());
+  std::vector<std::uint64_t> call(f.call_bytes / 8 + 1);
+  std::vector<std::uint64_t> local(f.local_bytes / 8 + 2, ~std::uint64_t{0});
+  char* own = reinterpret_cast<char*>(local.data());
+  own += (16 - reinterpret_cast<std::uintptr_t>(own) % 16) % 16;
+  Frame frame{.values = values.data(), .parameters = parameters, .call = reinterpret_cast<char*>(call.data()),
+              .accumulators = {}};
+  for (const Relocation& r : f.relocations) {
+    std::uint64_t base = 0;
+    switch (r.base) {
+      case Base::shared: base = shared_address(dynamic_shared()); break;
+      case Base::dynamic_shared: base = shared_address(dynamic_shared()) + (f.shared_bytes + 15) / 16 * 16; break;
+      case Base::parameters: base = reinterpret_cast<std::uintptr_t>(parameters); break;
+      case Base::local: base = reinterpret_cast<std::uintptr_t>(own); break;
+    }
+    values[r.slot] = base + static_cast<std::uint64_t>(r.offset);
+  }
+  while (frame.next < f.code.size()) {
+    const Instruction& i = f.code[frame.next++];
+    if (i.condition != no_slot && (get<std::uint8_t>(frame, i.condition) != 0) == i.negated) continue;
+    i.step(frame, i);
+  }
+}
+
+}  // namespace
+
+void call(const Function& f, char* parameters) {
+  std::vector<std::uint64_t> values;
+  execute(f, parameters, values);
+}
+
+Thread thread_of(const Kernel& kernel, const Argument* arguments) {
+  Library* const all = library();
+  if (!all || kernel.mangled.empty()) return {};
+  auto at = all->kernels.find({kernel.mangled, {}});
+  if (at == all->kernels.end()) at = all->kernels.find({kernel.mangled, kernel.file});
+  if (at == all->kernels.end()) {
+    all->missing.insert(kernel.name);
+    return {};
+  }
+  all->executed.insert(kernel.mangled + kernel.file);
+  const Function& f = at->second.module->function(at->second.name);
+  // As aligned as a tensor map, the most that a parameter asks for.
+  struct alignas(128) Line { char bytes[128]; };
+  const auto lines = std::make_shared<std::vector<Line>>(f.parameter_bytes / sizeof(Line) + 1);
+  char* const parameters = lines->front().bytes;
+  for (const Parameter& p : f.parameters) {
+    if (!arguments->at || arguments->bytes != p.bytes)
+      fail(kernel.name + ": a parameter has " + std::to_string(p.bytes) + " bytes, and on the host " + std::to_string(arguments->bytes));
+    std::memcpy(parameters + p.offset, arguments++->at, p.bytes);
+  }
+  if (arguments->at) fail(kernel.name + ": more arguments than parameters");
+  return {[&f, lines, parameters] {
+            // One for each thread of those that run together, which keeps its memory.
+            static auto& frames = *new std::vector<std::vector<std::uint64_t>>(1024 * most_cluster);
+            execute(f, parameters, frames[thread_number()]);
+          },
+          (f.shared_bytes + 15) / 16 * 16};
+}
+
+}  // namespace cuda_shim::ptx
