@@ -80,12 +80,15 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
     return result(sticky);
   }
   ++launch_count;
-  Shape run = shape;
   if (ptx::Thread from_ptx = ptx::thread_of(kernel, arguments); from_ptx.run) {
-    thread = std::move(from_ptx.run);
-    run.shared += from_ptx.shared;
+    Shape larger = shape;
+    larger.shared += from_ptx.shared;
+    return enqueue(stream, [&kernel, thread = std::move(from_ptx.run), larger] {
+      const ptx::Denormals denormals;
+      run_grid(kernel, thread, larger);
+    });
   }
-  return enqueue(stream, [&kernel, thread = std::move(thread), run] { run_grid(kernel, thread, run); });
+  return enqueue(stream, [&kernel, thread = std::move(thread), shape] { run_grid(kernel, thread, shape); });
 }
 
 void set_shared_limit(std::size_t bytes) { most_shared = bytes; }

@@ -5,8 +5,8 @@
 // without it kernels run as compiled by the C++ compiler. Source: "PTX ISA", NVIDIA.
 #pragma once
 
+#include <cfenv>
 #include <functional>
-#include <string_view>
 
 #include "tests/cuda_shim/shim.h"
 
@@ -18,5 +18,19 @@ struct Thread {
 };
 // `arguments` end with an empty one; they are copied.
 Thread thread_of(const Kernel& kernel, const Argument* arguments);
+
+// While one lives, this thread computes with denormal numbers, as a GPU does; Mantissa's threads flush them to zero.
+class Denormals {
+ public:
+  Denormals() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~Denormals() { std::fesetenv(&before_); }
+  Denormals(const Denormals&) = delete;
+
+ private:
+  std::fenv_t before_;
+};
 
 }  // namespace cuda_shim::ptx
