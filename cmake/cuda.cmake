@@ -107,3 +107,13 @@ function(mantissa_cuda_objects)
     target_compile_definitions(mantissa_cuda_objects PRIVATE MANTISSA_HAS_CUDNN)
   endif()
 endfunction()
+
+# nvcc's PTX of every kernel, which the CPU shim executes (tests/cuda_shim/ptx.h): ninja mantissa_ptx
+function(mantissa_cuda_ptx)
+  file(GLOB kernel_sources CONFIGURE_DEPENDS cuda/*.cu amp/kernels/*.cu)
+  add_library(mantissa_ptx OBJECT EXCLUDE_FROM_ALL ${kernel_sources})
+  set_target_properties(mantissa_ptx PROPERTIES CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES 90a-virtual CUDA_EXTENSIONS OFF
+                                                CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+  target_compile_options(mantissa_ptx PRIVATE --expt-relaxed-constexpr)
+  target_include_directories(mantissa_ptx PRIVATE $<TARGET_PROPERTY:mantissa_cuda_objects,INCLUDE_DIRECTORIES>)
+endfunction()

@@ -31,32 +31,53 @@ void open_builtins() {
   (void)once;
 }
 
-}  // namespace
-
-std::vector<char> compile_text(const std::string& text, int architecture) {
-  open_builtins();
-  nvrtcProgram program;
-  check_status(nvrtcCreateProgram(&program, text.c_str(), "fused.cu", std::size(device_header_names),
-                                  device_header_texts, device_header_names),
-               "a program");
-  const std::string arch = concat("--gpu-architecture=sm_", architecture);
-  const char* const options[] = {arch.c_str(), "--std=c++20", "--device-as-default-execution-space"};
-  const nvrtcResult status = nvrtcCompileProgram(program, std::size(options), options);
-  if (status != NVRTC_SUCCESS) {
+// A compiled program, for an architecture such as "sm_90".
+class Program {
+ public:
+  Program(const std::string& text, const std::string& architecture) {
+    open_builtins();
+    check_status(nvrtcCreateProgram(&program_, text.c_str(), "fused.cu", std::size(device_header_names),
+                                    device_header_texts, device_header_names),
+                 "a program");
+    const std::string option = "--gpu-architecture=" + architecture;
+    const char* const options[] = {option.c_str(), "--std=c++20", "--device-as-default-execution-space"};
+    const nvrtcResult status = nvrtcCompileProgram(program_, std::size(options), options);
+    if (status == NVRTC_SUCCESS) return;
     std::size_t bytes = 0;
-    nvrtcGetProgramLogSize(program, &bytes);
+    nvrtcGetProgramLogSize(program_, &bytes);
     std::string log(bytes, '\0');
-    if (bytes > 0) nvrtcGetProgramLog(program, log.data());
-    nvrtcDestroyProgram(&program);
+    if (bytes > 0) nvrtcGetProgramLog(program_, log.data());
+    nvrtcDestroyProgram(&program_);
     fail("internal error: NVRTC does not compile a fused function: ", nvrtcGetErrorString(status), "\n", log.c_str(),
          "\n", text);
   }
+  ~Program() { nvrtcDestroyProgram(&program_); }
+  Program(const Program&) = delete;
+  nvrtcProgram get() const { return program_; }
+
+ private:
+  nvrtcProgram program_{};
+};
+
+}  // namespace
+
+std::vector<char> compile_text(const std::string& text, int architecture) {
+  const Program program(text, concat("sm_", architecture));
   std::size_t bytes = 0;
-  check_status(nvrtcGetCUBINSize(program, &bytes), "to give machine code");
+  check_status(nvrtcGetCUBINSize(program.get(), &bytes), "to give machine code");
   std::vector<char> code(bytes);
-  check_status(nvrtcGetCUBIN(program, code.data()), "to give machine code");
-  nvrtcDestroyProgram(&program);
+  check_status(nvrtcGetCUBIN(program.get(), code.data()), "to give machine code");
   return code;
+}
+
+std::string compile_to_ptx(const std::string& text, int architecture) {
+  const Program program(text, concat("compute_", architecture));
+  std::size_t bytes = 0;
+  check_status(nvrtcGetPTXSize(program.get(), &bytes), "to give PTX");
+  std::string ptx(bytes, '\0');
+  check_status(nvrtcGetPTX(program.get(), ptx.data()), "to give PTX");
+  ptx.resize(ptx.find('\0'));
+  return ptx;
 }
 
 }  // namespace mantissa::cuda_backend

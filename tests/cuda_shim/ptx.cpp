@@ -55,10 +55,11 @@ struct Place {
 struct Library {
   std::vector<std::unique_ptr<Module>> modules;
   std::map<std::pair<std::string, std::string>, Place> kernels;  // by name and file
-  std::set<std::string> executed, missing;
+  std::set<std::string_view> executed;  // nvcc's names
+  std::set<std::string> missing;
 
   explicit Library(const char* folder) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (entry.path().extension() != ".ptx") continue;
       std::ifstream in(entry.path(), std::ios::binary);
       modules.push_back(std::make_unique<Module>(std::string(std::istreambuf_iterator<char>(in), {})));
@@ -69,10 +70,15 @@ struct Library {
     }
     if (kernels.empty()) fail("no kernels in " + std::string(folder));
   }
+  // $MANTISSA_SHIM_PTX_EXECUTED names a file to which the names of all kernels that were executed are added.
   ~Library() {
-    std::fprintf(stderr, "PTX: %zu kernels executed", executed.size());
+    std::fprintf(stderr, "PTX: %zu of %zu kernels executed", executed.size(), kernels.size());
     for (const std::string& name : missing) std::fprintf(stderr, "; not in the folder: %s", name.c_str());
     std::fprintf(stderr, "\n");
+    if (const char* file = std::getenv("MANTISSA_SHIM_PTX_EXECUTED")) {
+      std::ofstream out(file, std::ios::app);
+      for (const std::string_view name : executed) out << name << '\n';
+    }
   }
 };
 Library* library() {
@@ -106,12 +112,36 @@ void execute(const Function& f, char* parameters, std::vector<std::uint64_t>& va
   }
 }
 
+// An argument may be longer than its parameter only where `longer`: the driver, too, copies what the kernel takes.
+Thread prepare(const Function& f, const Argument* arguments, bool longer) {
+  // As aligned as a tensor map, the most that a parameter asks for.
+  struct alignas(128) Line { char bytes[128]; };
+  const auto lines = std::make_shared<std::vector<Line>>(f.parameter_bytes / sizeof(Line) + 1);
+  char* const parameters = lines->front().bytes;
+  for (const Parameter& p : f.parameters) {
+    if (!arguments->at || (longer ? arguments->bytes < p.bytes : arguments->bytes != p.bytes)) {
+      fail(std::string(f.name) + ": a parameter has " + std::to_string(p.bytes) + " bytes, and on the host " +
+           std::to_string(arguments->bytes));
+    }
+    std::memcpy(parameters + p.offset, arguments++->at, p.bytes);
+  }
+  if (arguments->at) fail(std::string(f.name) + ": more arguments than parameters");
+  return {[&f, lines, parameters] {
+            // One for each thread of those that run together, which keeps its memory.
+            static auto& frames = *new std::vector<std::vector<std::uint64_t>>(1024 * most_cluster);
+            execute(f, parameters, frames[thread_number()]);
+          },
+          (f.shared_bytes + 15) / 16 * 16};
+}
+
 }  // namespace
 
 void call(const Function& f, char* parameters) {
   std::vector<std::uint64_t> values;
   execute(f, parameters, values);
 }
+
+bool is_wanted() { return library() != nullptr; }
 
 Thread thread_of(const Kernel& kernel, const Argument* arguments) {
   Library* const all = library();
@@ -122,24 +152,13 @@ Thread thread_of(const Kernel& kernel, const Argument* arguments) {
     all->missing.insert(kernel.name);
     return {};
   }
-  all->executed.insert(kernel.mangled + kernel.file);
-  const Function& f = at->second.module->function(at->second.name);
-  // As aligned as a tensor map, the most that a parameter asks for.
-  struct alignas(128) Line { char bytes[128]; };
-  const auto lines = std::make_shared<std::vector<Line>>(f.parameter_bytes / sizeof(Line) + 1);
-  char* const parameters = lines->front().bytes;
-  for (const Parameter& p : f.parameters) {
-    if (!arguments->at || arguments->bytes != p.bytes)
-      fail(kernel.name + ": a parameter has " + std::to_string(p.bytes) + " bytes, and on the host " + std::to_string(arguments->bytes));
-    std::memcpy(parameters + p.offset, arguments++->at, p.bytes);
-  }
-  if (arguments->at) fail(kernel.name + ": more arguments than parameters");
-  return {[&f, lines, parameters] {
-            // One for each thread of those that run together, which keeps its memory.
-            static auto& frames = *new std::vector<std::vector<std::uint64_t>>(1024 * most_cluster);
-            execute(f, parameters, frames[thread_number()]);
-          },
-          (f.shared_bytes + 15) / 16 * 16};
+  all->executed.insert(at->second.name);
+  return prepare(at->second.module->function(at->second.name), arguments, false);
+}
+
+Thread thread_of(const std::string& text, std::string_view kernel, const Argument* arguments) {
+  static auto& modules = *new std::map<std::string, Module>;  // never destroyed: late work may run at exit
+  return prepare(modules.try_emplace(text, text).first->second.function(kernel), arguments, true);
 }
 
 }  // namespace cuda_shim::ptx

@@ -7,6 +7,8 @@
 
 #include <cfenv>
 #include <functional>
+#include <string>
+#include <string_view>
 
 #include "tests/cuda_shim/shim.h"
 
@@ -16,8 +18,11 @@ struct Thread {
   std::function<void()> run;  // empty: PTX is not asked for, or the kernel is not one of the folder's
   std::size_t shared = 0;     // bytes of the kernel's static shared memory, which lies before the dynamic
 };
+bool is_wanted();
 // `arguments` end with an empty one; they are copied.
 Thread thread_of(const Kernel& kernel, const Argument* arguments);
+// Of a kernel in this text, which is kept.
+Thread thread_of(const std::string& text, std::string_view kernel, const Argument* arguments);
 
 // While one lives, this thread computes with denormal numbers, as a GPU does; Mantissa's threads flush them to zero.
 class Denormals {

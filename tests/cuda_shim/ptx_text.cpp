@@ -85,12 +85,12 @@ std::size_t bytes_of(std::string_view type) {  // ".b32"
 // ".align 8 .b8 name[16]", ".u64 name" or ".f64 name[2]"
 struct Variable {
   std::string_view name;
-  std::size_t align = 1, bytes = 0;
+  std::size_t align = 1, bytes = 0, of_element = 0;
 };
 Variable read_variable(Tokens& t) {
   Variable v;
   if (t.skip(".align")) v.align = to_size(t.take());
-  v.bytes = bytes_of(t.take());
+  v.bytes = v.of_element = bytes_of(t.take());
   v.align = std::max(v.align, v.bytes);
   v.name = t.take();
   while (t.skip("[")) {
@@ -146,15 +146,24 @@ Module::Module(std::string text) : text_(std::move(text)) {
     } else if (word == ".global" || word == ".const") {
       const Variable v = read_variable(t);
       std::vector<std::uint64_t> words(v.bytes / 8 + 1);
-      if (t.skip("=")) {
-        t.expect("{");
-        auto* bytes = reinterpret_cast<unsigned char*>(words.data());
-        for (std::size_t i = 0; !t.skip("}"); ++i) {  // trailing zeros may be left out
-          const std::size_t byte = to_size(t.take());
-          if (i >= v.bytes || byte > 255) fail("a table that is not of bytes: " + std::string(v.name));
-          bytes[i] = static_cast<unsigned char>(byte);
-          t.skip(",");
+      auto* bytes = reinterpret_cast<char*>(words.data());
+      std::size_t end = 0;
+      const auto read_element = [&] {
+        std::uint64_t bits = 0;
+        if (t.skip("generic")) {  // the address of another
+          t.expect("(");
+          bits = reinterpret_cast<std::uintptr_t>(globals_.at(t.take()).data());
+          t.expect(")");
+        } else {
+          bits = to_size(t.take());
         }
+        if (end + v.of_element > v.bytes) fail("a table with too many elements: " + std::string(v.name));
+        std::memcpy(bytes + end, &bits, v.of_element);
+        end += v.of_element;
+      };
+      if (t.skip("=")) {
+        if (!t.skip("{")) read_element();
+        else while (!t.skip("}")) read_element(), t.skip(",");  // trailing zeros may be left out
       }
       t.expect(";");
       globals_[v.name] = std::move(words);

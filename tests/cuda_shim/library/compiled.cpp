@@ -1,5 +1,5 @@
 // In place of NVRTC: the C++ compiler makes a library of the text, which finds the shim's machine in the program
-// (linked with ENABLE_EXPORTS).
+// (linked with ENABLE_EXPORTS). Where kernels are executed from PTX (tests/cuda_shim/ptx.h), NVRTC's.
 #include "cuda/compiled.h"
 
 #include <dlfcn.h>
@@ -15,6 +15,8 @@
 #include "core/error.h"
 #include "cuda/check.h"
 #include "cuda/runtime.h"
+#include "cuda/library/nvrtc.h"
+#include "tests/cuda_shim/ptx.h"
 #include "tests/cuda_shim/shim.h"
 
 namespace mantissa::cuda_backend {
@@ -54,6 +56,7 @@ class CompiledKernel {
  public:
   const void* function = nullptr;
   void (*call)(const void*) = nullptr;
+  std::string name, ptx;  // PTX is empty where the library is called
 };
 
 bool can_compile() { return true; }
@@ -66,6 +69,10 @@ const CompiledKernel& compile(const std::string& text, const char* name, Device)
   auto library = libraries.find(text);
   if (library == libraries.end()) library = libraries.emplace(text, make_library(text)).first;
   CompiledKernel& kernel = kernels[{library->second, name}];
+#if defined(MANTISSA_HAS_NVRTC)
+  if (cuda_shim::ptx::is_wanted() && kernel.ptx.empty()) kernel.ptx = compile_to_ptx(text, 90);
+#endif
+  kernel.name = name;
   kernel.function = dlsym(library->second, name);
   kernel.call = reinterpret_cast<void (*)(const void*)>(dlsym(library->second, concat("call_", name).c_str()));
   check(kernel.function && kernel.call, "internal error: no kernel ", name);
@@ -75,11 +82,12 @@ const CompiledKernel& compile(const std::string& text, const char* name, Device)
 void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned threads, const void* parameter,
                      std::size_t bytes) {
   const auto* const from = static_cast<const char*>(parameter);
-  const cuda_shim::Argument none{};
-  after_launch("fused", cuda_shim::launch(
-                            stream(), kernel.function, &none,
-                            [call = kernel.call, copy = std::vector<char>(from, from + bytes)] { call(copy.data()); },
-                            {blocks, threads}));
+  const cuda_shim::Argument arguments[] = {{parameter, bytes}, {}};
+  std::function<void()> thread = [call = kernel.call, copy = std::vector<char>(from, from + bytes)] {
+    call(copy.data());
+  };
+  if (!kernel.ptx.empty()) thread = cuda_shim::ptx::thread_of(kernel.ptx, kernel.name, arguments).run;
+  after_launch("fused", cuda_shim::launch(stream(), kernel.function, &arguments[1], std::move(thread), {blocks, threads}));
 }
 
 }  // namespace mantissa::cuda_backend
