@@ -30,8 +30,12 @@ template <class F, class... L> constexpr int index_in(List<L...>) {
 
 namespace pointwise {
 
-// The derivative of a unary formula as a formula of (g, saved): launched by backward.
-template <class F> struct GradOf : Formula {
+// The derivative of a unary formula as a formula of (g, saved): launched by backward. Not derived from Formula: `of`
+// is, and two bases of one type would put eight bytes of padding before it.
+template <class F> struct GradOf {
+  static constexpr Result result = Formula::result;
+  static constexpr Saves saves = Formula::saves;
+  static constexpr bool integers = Formula::integers, floats = Formula::floats, flat = Formula::flat;
   F of;
   MANTISSA_F f(T g, T saved) const { return of.df(g, saved); }
 };

@@ -181,7 +181,9 @@ TEST_CASE("fused attention agrees with f64 in every dtype, width of heads and ma
       {.heads = 2, .queries = 20, .keys = 17, .width = 8, .v_width = 8, .mask = Mask::boolean_full},
       {.heads = 2, .kv_heads = 2, .queries = 9, .keys = 65, .width = 128, .v_width = 100,
        .mask = Mask::added, .transposed = true},
+      {.heads = 2, .kv_heads = 2, .queries = 35, .keys = 70, .width = 128, .v_width = 128, .mask = Mask::causal},
       {.queries = 17, .keys = 40, .width = 256, .v_width = 130, .mask = Mask::causal},
+      {.queries = 17, .keys = 40, .width = 256, .v_width = 256, .mask = Mask::boolean_rows},
       {.batch = 2, .heads = 2, .queries = 19, .keys = 33, .width = 16, .v_width = 16,
        .mask = Mask::causal, .dropout = 0.3},
       {.queries = 40, .keys = 200, .width = 8, .v_width = 8, .size = 30},  // weights near 0 and 1
@@ -196,7 +198,10 @@ TEST_CASE("without autocast's leave to round, attention of halves is that of f32
   const Case cases[] = {
       {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 35, .keys = 70, .width = 32, .v_width = 32},
       {.queries = 131, .keys = 131, .width = 64, .v_width = 64, .mask = Mask::causal, .transposed = true},
+      {.queries = 35, .keys = 70, .width = 64, .v_width = 64, .mask = Mask::boolean_rows},
       {.heads = 2, .kv_heads = 2, .queries = 33, .keys = 40, .width = 128, .v_width = 72, .mask = Mask::added},
+      {.queries = 33, .keys = 40, .width = 128, .v_width = 128, .mask = Mask::causal},
+      {.queries = 17, .keys = 40, .width = 256, .v_width = 256},
       {.queries = 17, .keys = 40, .width = 256, .v_width = 130, .mask = Mask::boolean_rows},
       {.queries = 33, .keys = 50, .width = 16, .v_width = 16, .dropout = 0.3},
       {.queries = 40, .keys = 200, .width = 8, .v_width = 8, .size = 30},

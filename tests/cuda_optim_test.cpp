@@ -24,10 +24,11 @@ template <class O> Maker make(auto options) {
 }
 
 // Parameters after some steps on `device`; step 2 overflows.
-std::vector<Tensor> train(Device device, const Maker& maker) {
+std::vector<Tensor> train(Device device, Dtype dtype, const Maker& maker) {
   manual_seed(3);
   Net net;
-  const Tensor x = randn({8, 6}), target = randn({8, 3});
+  const Tensor x = cast(randn({8, 6}), dtype), target = cast(randn({8, 3}), dtype);
+  nn::to(net, dtype);
   nn::to(net, device);
   const Tensor xd = x.to(device), td = target.to(device), infinite = Tensor(INFINITY);
   const auto opt = maker(nn::parameters(net));
@@ -35,7 +36,7 @@ std::vector<Tensor> train(Device device, const Maker& maker) {
   std::uint64_t before = 0;
   for (int step = 0; step < 5; ++step) {
     Tensor loss = mse_loss(net(xd), td);
-    if (step == 2) loss = loss * 1e38;
+    if (step == 2) loss = loss * (dtype == f64 ? 1e308 : 1e38);
     backward(scaler.scale(loss));
     scaler.unscale_(*opt);
     optim::clip_grad_norm_(opt->parameters(), 0.5);  // Muon has the matrices alone
@@ -52,14 +53,16 @@ std::vector<Tensor> train(Device device, const Maker& maker) {
 }
 
 void compare(const char* name, const Maker& maker) {
-  INFO(name);
-  const auto on_cpu = train(cpu, maker), on_device = train(cuda, maker);
-  REQUIRE(on_cpu.size() == on_device.size());
-  for (std::size_t i = 0; i < on_cpu.size(); ++i) {
-    const auto a = on_cpu[i].to_vector<float>(), b = on_device[i].to_vector<float>();
-    float worst = 0;
-    for (std::size_t k = 0; k < a.size(); ++k) worst = std::max(worst, std::abs(a[k] - b[k]));
-    CHECK(worst <= 2e-5f);
+  for (const Dtype dtype : {f32, f64}) {
+    INFO(name << " in " << name_of(dtype));
+    const auto on_cpu = train(cpu, dtype, maker), on_device = train(cuda, dtype, maker);
+    REQUIRE(on_cpu.size() == on_device.size());
+    for (std::size_t i = 0; i < on_cpu.size(); ++i) {
+      const auto a = cast(on_cpu[i], f64).to_vector<double>(), b = cast(on_device[i], f64).to_vector<double>();
+      double worst = 0;
+      for (std::size_t k = 0; k < a.size(); ++k) worst = std::max(worst, std::abs(a[k] - b[k]));
+      CHECK(worst <= (dtype == f64 ? 1e-12 : 2e-5));
+    }
   }
 }
 
@@ -73,6 +76,9 @@ TEST_CASE("every optimizer moves parameters on the device as on the CPU, overflo
   compare("Adam, amsgrad", make<optim::Adam>(optim::AdamOptions{.lr = 0.01, .amsgrad = true}));
   compare("AdamW", make<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}));
   compare("RMSprop", make<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.01, .momentum = 0.9, .centered = true}));
+  compare("RMSprop, centered", make<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.01, .centered = true}));
+  compare("RMSprop, momentum", make<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.01, .momentum = 0.9}));
+  compare("RMSprop, plain", make<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.01}));
   compare("Adagrad", make<optim::Adagrad>(optim::AdagradOptions{.lr = 0.01}));
   compare("Adadelta", make<optim::Adadelta>(optim::AdadeltaOptions{}));
   compare("Adamax", make<optim::Adamax>(optim::AdamaxOptions{.lr = 0.01}));
