@@ -53,11 +53,13 @@ int rounding(const Statement& s) {
 // A sum, product or fused product-sum of floats; `at.number` is the rounding.
 enum class Sum { add, sub, mul, fma };
 template <class T, Sum sum> T compute(T a, T b, T c) {
-  const volatile T x = a, y = b, z = c;  // computed here, not by the compiler
-  if constexpr (sum == Sum::add) return x + y;
-  if constexpr (sum == Sum::sub) return x - y;
-  if constexpr (sum == Sum::mul) return x * y;
-  return std::fma(x, y, z);
+  const volatile T x = a, y = b, z = c;  // volatile, so that it is computed here, between two changes of the rounding
+  volatile T result;
+  if constexpr (sum == Sum::add) result = x + y;
+  else if constexpr (sum == Sum::sub) result = x - y;
+  else if constexpr (sum == Sum::mul) result = x * y;
+  else result = std::fma(x, y, z);
+  return result;
 }
 template <class T, Sum sum> void float_sum(const Statement& s, Instruction& i) {
   i.number = rounding(s);
