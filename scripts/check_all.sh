@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The checks that take too long for .ci/run: scripts/check_all.sh [lane...], all of them without names. Lanes:
 #   samples     every sample with --device cuda on the CPU shim, in tiny settings and all precisions
+#   ptx         the CUDA backend on the shim, which executes the PTX of nvcc and NVRTC (tests/cuda_shim/ptx.h): needs nvcc
 #   shim_asan   the CUDA backend on the shim under AddressSanitizer and UndefinedBehaviorSanitizer
 #   shim_tsan   the same under ThreadSanitizer: CUDA threads count as threads
 #   cpu_asan    every other test under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -61,6 +62,21 @@ shim_tsan() { sanitized tsan "$shim_tests" -R "$shim_pattern"; }
 cpu_asan() { sanitized asan "$cpu_targets" -E "$not_cpu_pattern"; }
 cpu_tsan() { sanitized tsan "$cpu_targets" -E "$not_cpu_pattern"; }
 
+ptx() {
+  local folder=$root/build/release/CMakeFiles/mantissa_ptx.dir status=0
+  local executed=$logs/ptx_executed.txt all=$logs/ptx_all.txt
+  # shellcheck disable=SC2086  # names of targets
+  build_preset release -DMANTISSA_CUDA=ON mantissa_ptx shim_mantissa_bench $shim_tests || return 1
+  : >"$executed"
+  MANTISSA_SHIM_PTX=$folder MANTISSA_SHIM_PTX_EXECUTED=$executed \
+    ctest --preset release -j "$jobs" -R "$shim_pattern|^bench_cuda_test\$" "${ctest_options[@]}" || status=1
+  sort -u -o "$executed" "$executed"
+  grep -rhoP '^(\.visible )?\.entry \K\w+' "$folder" --include='*.ptx' | sort -u >"$all"
+  comm -13 "$executed" "$all" | c++filt >"$logs/ptx_never.txt"
+  echo "$(comm -12 "$executed" "$all" | wc -l) of $(wc -l <"$all") kernels executed; $logs/ptx_never.txt has the others"
+  return $status
+}
+
 samples() {
   local failures=0 amp
   build_preset release '' shim_samples || return 1
@@ -112,7 +128,7 @@ arm64() {
     ctest --preset arm64 -j "$jobs" -R "^($(IFS='|' && echo "${arm64_tests[*]}")|mnist_test)\$" "${ctest_options[@]}"
 }
 
-all=(samples shim_asan shim_tsan cpu_asan cpu_tsan clang arm64)
+all=(samples ptx shim_asan shim_tsan cpu_asan cpu_tsan clang arm64)
 lanes=("$@")
 [ $# -gt 0 ] || lanes=("${all[@]}")
 for lane in "${lanes[@]}"; do
@@ -124,7 +140,7 @@ for lane in "${lanes[@]}"; do
   say "$lane"
   begin=$SECONDS
   if "$lane" 2>&1 | tee "$logs/$lane.log"; then result=passed; else result=failed failed=1; fi
-  said=$(grep -E '^[0-9]+% tests passed|^sanitizer reports|^[0-9]+ failures|^STOPPED' "$logs/$lane.log" | paste -sd ';' || true)
+  said=$(grep -E '^[0-9]+% tests passed|^sanitizer reports|^[0-9]+ failures|^[0-9]+ of [0-9]+ kernels|^STOPPED' "$logs/$lane.log" | paste -sd ';' || true)
   results+=("$(printf '%-10s %-7s %6d s   %s   %s' "$lane" "$result" $((SECONDS - begin)) "${said:-no last line}" "$logs/$lane.log")")
 done
 say "Lanes"

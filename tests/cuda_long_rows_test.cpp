@@ -55,11 +55,10 @@ TEST_CASE("softmax and cross entropy of rows longer than a block holds") {
     compare("softmax", [](const Tensor& x) { return softmax(x, -1); }, {3, n}, {f32, bf16, f64});
     compare("log_softmax", [](const Tensor& x) { return log_softmax(x, -1); }, {3, n}, {f32, f16, f64});
     for (const double smoothing : {0.0, 0.1}) {
-      compare("cross_entropy",
-              [=](const Tensor& x) {
-                return cross_entropy(x, labels(4, n, x.device()), {.label_smoothing = smoothing});
-              },
-              {4, n}, {f32, bf16, f64});
+      compare(
+          "cross_entropy",
+          [=](const Tensor& x) { return cross_entropy(x, labels(4, n, x.device()), {.label_smoothing = smoothing}); },
+          {4, n}, {f32, bf16, f64});
     }
   }
 }

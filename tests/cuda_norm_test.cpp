@@ -67,6 +67,7 @@ TEST_CASE("layer norm and RMS norm of rows of every length") {
     for (const Norm& norm : {layer, rms}) compare(norm, {c.rows, c.n}, {c.n}, {f32, bf16});
   }
   for (const Norm& norm : {layer, rms}) compare(norm, {20, 700}, {700}, {f64, f16});
+  for (const Norm& norm : {layer, rms}) compare(norm, {3, 3000}, {3000}, {f64});
 }
 
 TEST_CASE("group norm of planes of every size") {
@@ -83,6 +84,7 @@ TEST_CASE("group norm of planes of every size") {
                         {{1, 64, 17, 17}, 2}};  // the same, a warp for a channel
   for (const Case& c : cases) compare(group(c.groups), c.sizes, {c.sizes[1]}, {f32, bf16});
   compare(group(3), {2, 6, 5, 9}, {6}, {f64, f16});
+  compare(group(2), {1, 4, 40, 40}, {4}, {f64});
 }
 
 TEST_CASE("batch norm's statistics keep their digits where the mean is far larger than the deviation") {

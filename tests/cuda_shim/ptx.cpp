@@ -1,6 +1,8 @@
 #include "tests/cuda_shim/ptx.h"
 
 #include <cuda_runtime.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -33,7 +35,8 @@ Name common_name(std::string_view name) {
     std::size_t length = 0;
     for (std::size_t from = at - std::min<std::size_t>(3, at - digits); from < at && length == 0; ++from) {
       const auto count = static_cast<std::size_t>(std::atoi(std::string(name.substr(from, at - from)).c_str()));
-      if (name[from] != '0' && count >= 30 && at + count < name.size() && std::isdigit(static_cast<unsigned char>(name[at + count])))
+      if (name[from] != '0' && count >= 30 && at + count < name.size() &&
+          std::isdigit(static_cast<unsigned char>(name[at + count])))
         length = count, digits = from;
     }
     if (length == 0) fail("cannot read the name " + std::string(name));
@@ -55,7 +58,7 @@ struct Place {
 struct Library {
   std::vector<std::unique_ptr<Module>> modules;
   std::map<std::pair<std::string, std::string>, Place> kernels;  // by name and file
-  std::set<std::string_view> executed;  // nvcc's names
+  std::set<std::string_view> executed;                           // nvcc's names
   std::set<std::string> missing;
 
   explicit Library(const char* folder) {
@@ -76,8 +79,11 @@ struct Library {
     for (const std::string& name : missing) std::fprintf(stderr, "; not in the folder: %s", name.c_str());
     std::fprintf(stderr, "\n");
     if (const char* file = std::getenv("MANTISSA_SHIM_PTX_EXECUTED")) {
-      std::ofstream out(file, std::ios::app);
-      for (const std::string_view name : executed) out << name << '\n';
+      std::string names;
+      for (const std::string_view name : executed) names += std::string(name) + "\n";
+      const int to = open(file, O_WRONLY | O_APPEND | O_CREAT, 0666);  // written at once: other tests add to it, too
+      if (to < 0 || write(to, names.data(), names.size()) < 0) std::fprintf(stderr, "PTX: cannot write %s\n", file);
+      if (to >= 0) close(to);
     }
   }
 };
@@ -93,15 +99,25 @@ void execute(const Function& f, char* parameters, std::vector<std::uint64_t>& va
   std::vector<std::uint64_t> local(f.local_bytes / 8 + 2, ~std::uint64_t{0});
   char* own = reinterpret_cast<char*>(local.data());
   own += (16 - reinterpret_cast<std::uintptr_t>(own) % 16) % 16;
-  Frame frame{.values = values.data(), .parameters = parameters, .call = reinterpret_cast<char*>(call.data()),
+  Frame frame{.values = values.data(),
+              .parameters = parameters,
+              .call = reinterpret_cast<char*>(call.data()),
               .accumulators = {}};
   for (const Relocation& r : f.relocations) {
     std::uint64_t base = 0;
     switch (r.base) {
-      case Base::shared: base = shared_address(dynamic_shared()); break;
-      case Base::dynamic_shared: base = shared_address(dynamic_shared()) + (f.shared_bytes + 15) / 16 * 16; break;
-      case Base::parameters: base = reinterpret_cast<std::uintptr_t>(parameters); break;
-      case Base::local: base = reinterpret_cast<std::uintptr_t>(own); break;
+      case Base::shared:
+        base = shared_address(dynamic_shared());
+        break;
+      case Base::dynamic_shared:
+        base = shared_address(dynamic_shared()) + (f.shared_bytes + 15) / 16 * 16;
+        break;
+      case Base::parameters:
+        base = reinterpret_cast<std::uintptr_t>(parameters);
+        break;
+      case Base::local:
+        base = reinterpret_cast<std::uintptr_t>(own);
+        break;
     }
     values[r.slot] = base + static_cast<std::uint64_t>(r.offset);
   }
@@ -115,7 +131,9 @@ void execute(const Function& f, char* parameters, std::vector<std::uint64_t>& va
 // An argument may be longer than its parameter only where `longer`: the driver, too, copies what the kernel takes.
 Thread prepare(const Function& f, const Argument* arguments, bool longer) {
   // As aligned as a tensor map, the most that a parameter asks for.
-  struct alignas(128) Line { char bytes[128]; };
+  struct alignas(128) Line {
+    char bytes[128];
+  };
   const auto lines = std::make_shared<std::vector<Line>>(f.parameter_bytes / sizeof(Line) + 1);
   char* const parameters = lines->front().bytes;
   for (const Parameter& p : f.parameters) {

@@ -1,8 +1,8 @@
 // Runs the PTX that nvcc made of a kernel, instead of what the C++ compiler made of it: one thread at a time, in the
-// fibers of fibers.cpp, with the counterparts of hopper.h and cuda/ptx.cuh for what a warp does together. So the text of
-// inline PTX, nvcc's own code and everything under __CUDA_ARCH__ are tested without a GPU; ptxas, which makes machine code
-// of PTX, is not. $MANTISSA_SHIM_PTX names a folder with one FILE.cu.ptx for each FILE.cu (scripts/ptx.sh writes it);
-// without it kernels run as compiled by the C++ compiler. Source: "PTX ISA", NVIDIA.
+// fibers of fibers.cpp, with the counterparts of hopper.h and cuda/ptx.cuh for what a warp does together. So the text
+// of inline PTX, nvcc's own code and everything under __CUDA_ARCH__ are tested without a GPU; ptxas, which makes
+// machine code of PTX, is not. $MANTISSA_SHIM_PTX names a folder with one FILE.cu.ptx for each FILE.cu (scripts/ptx.sh
+// writes it); without it kernels run as compiled by the C++ compiler. Source: "PTX ISA", NVIDIA.
 #pragma once
 
 #include <cfenv>

@@ -17,21 +17,20 @@ namespace cuda_shim::ptx {
 namespace {
 
 template <class T> constexpr bool is_float = std::is_floating_point_v<T>;
-template <class T> using Wide = std::conditional_t<
+template <class T>
+using Wide = std::conditional_t<
     sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>,
     std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
                        std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>>>;
 // Integers wrap around.
-template <class T> using Bits = std::conditional_t<is_float<T>, T, std::conditional_t<
-    sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
+template <class T>
+using Bits = std::conditional_t<is_float<T>, T, std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
 
 template <class T, class F> void unary(Instruction& i, F) {
   i.step = [](Frame& f, const Instruction& at) { set(f, at.d, static_cast<T>(F()(get<T>(f, at.a)))); };
 }
 template <class T, class F> void binary(Instruction& i, F) {
-  i.step = [](Frame& f, const Instruction& at) {
-    set(f, at.d, static_cast<T>(F()(get<T>(f, at.a), get<T>(f, at.b))));
-  };
+  i.step = [](Frame& f, const Instruction& at) { set(f, at.d, static_cast<T>(F()(get<T>(f, at.a), get<T>(f, at.b)))); };
 }
 template <class T, class F> void ternary(Instruction& i, F) {
   i.step = [](Frame& f, const Instruction& at) {
@@ -71,8 +70,8 @@ template <class T, Sum sum> void float_sum(const Statement& s, Instruction& i) {
   } else {
     i.step = [](Frame& f, const Instruction& at) {
       set(f, at.d, rounded(static_cast<int>(at.number), [&] {
-        return compute<T, sum>(get<T>(f, at.a), get<T>(f, at.b), get<T>(f, at.c));
-      }));
+            return compute<T, sum>(get<T>(f, at.a), get<T>(f, at.b), get<T>(f, at.c));
+          }));
     };
   }
 }
@@ -102,18 +101,20 @@ void integer_sum(const Statement& s, Instruction& i) {
   const std::string_view op = s.words[0];
   with_type(s.type(), [&]<class T>(T) {
     using U = Bits<T>;
-    if (op == "add") return binary<T>(i, [](T a, T b) { return static_cast<T>(static_cast<U>(a) + static_cast<U>(b)); });
-    if (op == "sub") return binary<T>(i, [](T a, T b) { return static_cast<T>(static_cast<U>(a) - static_cast<U>(b)); });
+    if (op == "add")
+      return binary<T>(i, [](T a, T b) { return static_cast<T>(static_cast<U>(a) + static_cast<U>(b)); });
+    if (op == "sub")
+      return binary<T>(i, [](T a, T b) { return static_cast<T>(static_cast<U>(a) - static_cast<U>(b)); });
     if constexpr (sizeof(T) >= 2 && !is_float<T>) {
       using W = Wide<T>;
       if (op == "mul" && s.has("lo"))
         return binary<T>(i, [](T a, T b) { return static_cast<T>(static_cast<U>(a) * static_cast<U>(b)); });
       if (op == "mul" && s.has("hi"))
-        return binary<T>(i, [](T a, T b) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b) >> 8 * sizeof(T)); });
+        return binary<T>(
+            i, [](T a, T b) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b) >> 8 * sizeof(T)); });
       if (op == "mad" && s.has("lo")) {
-        return ternary<T>(i, [](T a, T b, T c) {
-          return static_cast<T>(static_cast<U>(a) * static_cast<U>(b) + static_cast<U>(c));
-        });
+        return ternary<T>(
+            i, [](T a, T b, T c) { return static_cast<T>(static_cast<U>(a) * static_cast<U>(b) + static_cast<U>(c)); });
       }
       if constexpr (sizeof(T) < 8) {
         if (op == "mul" && s.has("wide")) {
@@ -124,8 +125,8 @@ void integer_sum(const Statement& s, Instruction& i) {
         }
         if (op == "mad" && s.has("wide")) {
           i.step = [](Frame& f, const Instruction& at) {
-            set(f, at.d, static_cast<W>(static_cast<W>(get<T>(f, at.a)) * static_cast<W>(get<T>(f, at.b)) +
-                                        get<W>(f, at.c)));
+            set(f, at.d,
+                static_cast<W>(static_cast<W>(get<T>(f, at.a)) * static_cast<W>(get<T>(f, at.b)) + get<W>(f, at.c)));
           };
           return;
         }
@@ -151,7 +152,9 @@ void sum(const Statement& s, Instruction& i) {
 }
 
 // An approximation of f64 has the upper half of the result's bits.
-double upper_half(double v) { return std::bit_cast<double>(std::bit_cast<std::uint64_t>(v) & ~std::uint64_t{0xffffffff}); }
+double upper_half(double v) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(v) & ~std::uint64_t{0xffffffff});
+}
 float flushed(float v) { return std::fabs(v) < std::numeric_limits<float>::min() ? std::copysign(0.0f, v) : v; }
 
 void function(const Statement& s, Instruction& i) {
@@ -262,9 +265,10 @@ void bits(const Statement& s, Instruction& i) {
         const bool count = op == "popc";
         i.step = count ? Instruction::Step([](Frame& f, const Instruction& at) {
           set(f, at.d, static_cast<std::uint32_t>(std::popcount(get<U>(f, at.a))));
-        }) : [](Frame& f, const Instruction& at) {
-          set(f, at.d, static_cast<std::uint32_t>(std::countl_zero(get<U>(f, at.a))));
-        };
+        })
+                       : [](Frame& f, const Instruction& at) {
+                           set(f, at.d, static_cast<std::uint32_t>(std::countl_zero(get<U>(f, at.a))));
+                         };
         return;
       }
     }
@@ -440,17 +444,19 @@ void move(const Statement& s, Instruction& i) {
     std::size_t bytes = 0;
     with_type(s.type(), [&](auto v) { bytes = sizeof v; });
     i.number = static_cast<std::int64_t>(8 * bytes / i.list.size());
-    i.step = packs ? Instruction::Step([](Frame& f, const Instruction& at) {
-      const std::uint64_t mask = (std::uint64_t{1} << at.number) - 1;
-      std::uint64_t all = 0;
-      for (std::size_t k = 0; k < at.list.size(); ++k)
-        all |= (get<std::uint64_t>(f, at.list[k]) & mask) << static_cast<std::int64_t>(k) * at.number;
-      set(f, at.d, all);
-    }) : [](Frame& f, const Instruction& at) {
-      const std::uint64_t mask = (std::uint64_t{1} << at.number) - 1, all = get<std::uint64_t>(f, at.a);
-      for (std::size_t k = 0; k < at.list.size(); ++k)
-        set(f, at.list[k], all >> static_cast<std::int64_t>(k) * at.number & mask);
-    };
+    i.step = packs
+                 ? Instruction::Step([](Frame& f, const Instruction& at) {
+                     const std::uint64_t mask = (std::uint64_t{1} << at.number) - 1;
+                     std::uint64_t all = 0;
+                     for (std::size_t k = 0; k < at.list.size(); ++k)
+                       all |= (get<std::uint64_t>(f, at.list[k]) & mask) << static_cast<std::int64_t>(k) * at.number;
+                     set(f, at.d, all);
+                   })
+                 : [](Frame& f, const Instruction& at) {
+                     const std::uint64_t mask = (std::uint64_t{1} << at.number) - 1, all = get<std::uint64_t>(f, at.a);
+                     for (std::size_t k = 0; k < at.list.size(); ++k)
+                       set(f, at.list[k], all >> static_cast<std::int64_t>(k) * at.number & mask);
+                   };
   } else {
     if (from.kind != Operand::Kind::value || from.slot == no_slot) fail("mov of " + std::string(from.name));
     i.step = [](Frame& f, const Instruction& at) { set(f, at.d, get<std::uint64_t>(f, at.a)); };
@@ -460,22 +466,50 @@ void move(const Statement& s, Instruction& i) {
 using Decode = void (*)(const Statement&, Instruction&);
 const std::map<std::string_view, Decode>& table() {
   static const std::map<std::string_view, Decode> all = {
-      {"add", sum}, {"sub", sum}, {"mul", sum}, {"mad", sum}, {"fma", sum}, {"addc", sum}, {"subc", sum}, {"madc", sum},
-      {"div", function}, {"rem", function}, {"rcp", function}, {"rsqrt", function}, {"sqrt", function}, {"ex2", function},
-      {"lg2", function}, {"sin", function}, {"cos", function}, {"tanh", function}, {"copysign", function},
-      {"neg", function}, {"abs", function}, {"min", function}, {"max", function},
-      {"and", bits}, {"or", bits}, {"xor", bits}, {"not", bits}, {"shl", bits}, {"shr", bits}, {"bfi", bits},
-      {"popc", bits}, {"clz", bits}, {"prmt", permute}, {"setp", compare}, {"selp", select}, {"cvt", convert},
+      {"add", sum},
+      {"sub", sum},
+      {"mul", sum},
+      {"mad", sum},
+      {"fma", sum},
+      {"addc", sum},
+      {"subc", sum},
+      {"madc", sum},
+      {"div", function},
+      {"rem", function},
+      {"rcp", function},
+      {"rsqrt", function},
+      {"sqrt", function},
+      {"ex2", function},
+      {"lg2", function},
+      {"sin", function},
+      {"cos", function},
+      {"tanh", function},
+      {"copysign", function},
+      {"neg", function},
+      {"abs", function},
+      {"min", function},
+      {"max", function},
+      {"and", bits},
+      {"or", bits},
+      {"xor", bits},
+      {"not", bits},
+      {"shl", bits},
+      {"shr", bits},
+      {"bfi", bits},
+      {"popc", bits},
+      {"clz", bits},
+      {"prmt", permute},
+      {"setp", compare},
+      {"selp", select},
+      {"cvt", convert},
       {"mov", move},
-      {"bra", [](const Statement&, Instruction& i) {
+      {"bra",
+       [](const Statement&, Instruction& i) {
          i.step = [](Frame& f, const Instruction& at) { f.next = static_cast<std::size_t>(at.number); };
        }},
-      {"ret", [](const Statement&, Instruction& i) {
-         i.step = [](Frame& f, const Instruction&) { f.next = ~std::size_t{0}; };
-       }},
-      {"trap", [](const Statement&, Instruction& i) {
-         i.step = [](Frame&, const Instruction&) { fail("trap"); };
-       }},
+      {"ret", [](const Statement&,
+                 Instruction& i) { i.step = [](Frame& f, const Instruction&) { f.next = ~std::size_t{0}; }; }},
+      {"trap", [](const Statement&, Instruction& i) { i.step = [](Frame&, const Instruction&) { fail("trap"); }; }},
   };
   return all;
 }

@@ -1,5 +1,5 @@
-// Instructions of one thread that read and write memory. Addresses of global and local memory, and generic ones, are those
-// of the host; shared memory has addresses of its own, as in fibers.h. All must be aligned, as on a GPU.
+// Instructions of one thread that read and write memory. Addresses of global and local memory, and generic ones, are
+// those of the host; shared memory has addresses of its own, as in fibers.h. All must be aligned, as on a GPU.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -63,10 +63,18 @@ void load_or_store(const Statement& s, Instruction& i) {
   if ((s.has("v2") ? 2u : s.has("v4") ? 4u : 0u) != i.list.size()) fail_unknown(s);
   with_type(s.type(), [&]<class T>(T) {
     switch (where(s, memory)) {
-      case Where::host: i.step = loads ? &load<Where::host, T> : &store<Where::host, T>; break;
-      case Where::shared: i.step = loads ? &load<Where::shared, T> : &store<Where::shared, T>; break;
-      case Where::parameters: i.step = loads ? &load<Where::parameters, T> : &store<Where::parameters, T>; break;
-      case Where::call: i.step = loads ? &load<Where::call, T> : &store<Where::call, T>; break;
+      case Where::host:
+        i.step = loads ? &load<Where::host, T> : &store<Where::host, T>;
+        break;
+      case Where::shared:
+        i.step = loads ? &load<Where::shared, T> : &store<Where::shared, T>;
+        break;
+      case Where::parameters:
+        i.step = loads ? &load<Where::parameters, T> : &store<Where::parameters, T>;
+        break;
+      case Where::call:
+        i.step = loads ? &load<Where::call, T> : &store<Where::call, T>;
+        break;
     }
   });
 }
@@ -132,11 +140,16 @@ void copy_async(const Statement& s, Instruction& i) {
     i.a = s.slot(0);
     i.step = [](Frame& f, const Instruction& at) {
       switch (get<std::uint32_t>(f, at.a)) {
-        case 0: return mantissa::ptx::copy_async_wait<0>();
-        case 1: return mantissa::ptx::copy_async_wait<1>();
-        case 2: return mantissa::ptx::copy_async_wait<2>();
-        case 3: return mantissa::ptx::copy_async_wait<3>();
-        default: fail("cp.async.wait_group of more than 3");
+        case 0:
+          return mantissa::ptx::copy_async_wait<0>();
+        case 1:
+          return mantissa::ptx::copy_async_wait<1>();
+        case 2:
+          return mantissa::ptx::copy_async_wait<2>();
+        case 3:
+          return mantissa::ptx::copy_async_wait<3>();
+        default:
+          fail("cp.async.wait_group of more than 3");
       }
     };
   } else {

@@ -26,12 +26,13 @@ struct Instruction {
   Slot condition = no_slot;  // a predicate; the instruction is skipped where it is false, or true if `negated`
   bool negated = false;
   Slot d = no_slot, a = no_slot, b = no_slot, c = no_slot;
-  std::int64_t number = 0;   // offset of an address, target of a branch, an immediate
-  std::vector<Slot> list;    // registers in braces, and what else is many
+  std::int64_t number = 0;  // offset of an address, target of a branch, an immediate
+  std::vector<Slot> list;   // registers in braces, and what else is many
   const Function* called = nullptr;
 };
 
-// Values that a frame knows only when it begins: where its block's shared memory, its parameters and its local memory are.
+// Values that a frame knows only when it begins: where its block's shared memory, its parameters and its local memory
+// are.
 enum class Base { shared, dynamic_shared, parameters, local };
 struct Relocation {
   Slot slot;
@@ -89,15 +90,16 @@ struct Operand {
   Slot slot = no_slot, predicate = no_slot;  // "slot|predicate"; an address's base
   std::vector<Slot> list;                    // also the coordinates of a tensor address
   std::int64_t offset = 0;
-  Space space = Space::generic;              // of an address whose base is a parameter
+  Space space = Space::generic;  // of an address whose base is a parameter
   std::string_view name;
 };
 struct Statement {
-  std::string_view text;                 // the opcode
-  std::vector<std::string_view> words;   // "add", "rn", "f32"
+  std::string_view text;                // the opcode
+  std::vector<std::string_view> words;  // "add", "rn", "f32"
   std::vector<Operand> operands;
   bool has(std::string_view word) const {
-    for (std::string_view w : words) if (w == word) return true;
+    for (std::string_view w : words)
+      if (w == word) return true;
     return false;
   }
   std::string_view type(std::size_t from_the_end = 0) const { return words[words.size() - 1 - from_the_end]; }
@@ -141,7 +143,7 @@ class Module {
   std::map<std::string_view, std::size_t> kernels_, functions_;  // where ".entry" or ".func" stands in the text
   std::map<std::string_view, std::unique_ptr<Function>> read_;
   std::map<std::string_view, std::vector<std::uint64_t>> globals_;  // constant tables
-  std::string_view dynamic_shared_;  // the name of its array
+  std::string_view dynamic_shared_;                                 // the name of its array
 };
 
 }  // namespace cuda_shim::ptx

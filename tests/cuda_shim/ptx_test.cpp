@@ -20,7 +20,8 @@ std::string kernel(const std::string& body, const std::string& before = "") {
          ".visible .entry tested(.param .u64 tested_param_0)\n{\n"
          ".reg .pred %p<9>;\n.reg .b16 %rs<9>;\n.reg .b32 %r<9>;\n.reg .f32 %f<9>;\n"
          ".reg .b64 %rd<9>;\n.reg .f64 %fd<9>;\n.reg .b64 %out;\n"
-         "ld.param.u64 %out, [tested_param_0];\n" + body + "\nret;\n}\n";
+         "ld.param.u64 %out, [tested_param_0];\n" +
+         body + "\nret;\n}\n";
 }
 void run(const std::string& text, void* out, unsigned threads = 1, std::size_t shared = 0) {
   const Argument arguments[] = {{&out, sizeof out}, {}};
@@ -52,9 +53,7 @@ bool truth(const std::string& body) { return word(body + "\nselp.u32 %r1, 1, 0, 
 std::string message_of(const std::string& text, void* out) {
   try {
     run(text, out);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
+  } catch (const std::exception& e) { return e.what(); }
   return "";
 }
 
@@ -153,14 +152,16 @@ TEST_CASE("memory: vectors, signs, offsets, local and shared memory, tables") {
 TEST_CASE("branches, predicates, scopes with labels and registers of their own, functions") {
   CHECK(word("mov.u32 %r1, 0;\nmov.u32 %r2, 5;\nloop:\nadd.u32 %r1, %r1, %r2;\nadd.s32 %r2, %r2, -1;\n"
              "setp.ne.s32 %p1, %r2, 0;\n@%p1 bra loop;\n@!%p1 add.u32 %r1, %r1, 100;") == 115);
-  const std::string twice_scoped = "{\n.reg .b32 own;\nmov.u32 own, 3;\nbra over;\nmov.u32 own, 4;\nover:\n"
-                                   "add.u32 %r1, %r1, own;\n}\n";
+  const std::string twice_scoped =
+      "{\n.reg .b32 own;\nmov.u32 own, 3;\nbra over;\nmov.u32 own, 4;\nover:\n"
+      "add.u32 %r1, %r1, own;\n}\n";
   CHECK(word("mov.u32 %r1, 0;\n" + twice_scoped + twice_scoped) == 6);
   std::uint32_t v = 0;
   run(kernel("{\n.param .b32 given;\nst.param.b32 [given], 20;\n.param .align 8 .b8 back[16];\n"
              "call.uni (back), half_and_more, (given);\nld.param.b32 %r1, [back+8];\n}\nst.global.u32 [%out], %r1;",
              ".func (.param .align 8 .b8 result[16]) half_and_more(.param .b32 x)\n{\n.reg .b32 %r<3>;\n"
-             "ld.param.b32 %r1, [x];\nshr.u32 %r2, %r1, 1;\nadd.u32 %r2, %r2, 1;\nst.param.b32 [result+8], %r2;\nret;\n}\n"),
+             "ld.param.b32 %r1, [x];\nshr.u32 %r2, %r1, 1;\nadd.u32 %r2, %r2, 1;\nst.param.b32 [result+8], "
+             "%r2;\nret;\n}\n"),
       &v);
   CHECK(v == 11);
 }
@@ -168,7 +169,8 @@ TEST_CASE("branches, predicates, scopes with labels and registers of their own, 
 TEST_CASE("shuffles stay in their segments and say whether they left them") {
   const auto shuffled = [](const std::string& what) {
     std::vector<std::uint32_t> v(32);
-    run(kernel("mov.u32 %r1, %tid.x;\nshfl.sync." + what + ", -1;\nselp.u32 %r3, 100, 0, %p1;\nadd.u32 %r2, %r2, %r3;\n"
+    run(kernel("mov.u32 %r1, %tid.x;\nshfl.sync." + what +
+               ", -1;\nselp.u32 %r3, 100, 0, %p1;\nadd.u32 %r2, %r2, %r3;\n"
                "cvt.u64.u32 %rd1, %r1;\nshl.b64 %rd1, %rd1, 2;\nadd.u64 %rd1, %rd1, %out;\nst.global.u32 [%rd1], %r2;"),
         v.data(), 32);
     return v;

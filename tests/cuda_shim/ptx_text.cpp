@@ -8,7 +8,9 @@
 namespace cuda_shim::ptx {
 namespace {
 
-bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '.'; }
+bool in_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '.';
+}
 
 // Words (with their dots and double colons), numbers, strings, and everything else as single characters.
 class Tokens {
@@ -46,7 +48,8 @@ class Tokens {
     if (text_[at_] == '"') {
       at_ = std::min(text_.find('"', at_ + 1), text_.size() - 1) + 1;
     } else if (in_word(text_[at_])) {
-      while (at_ < text_.size() && (in_word(text_[at_]) || text_.substr(at_, 2) == "::")) at_ += in_word(text_[at_]) ? 1 : 2;
+      while (at_ < text_.size() && (in_word(text_[at_]) || text_.substr(at_, 2) == "::"))
+        at_ += in_word(text_[at_]) ? 1 : 2;
     } else {
       ++at_;
     }
@@ -129,9 +132,11 @@ Module::Module(std::string text) : text_(std::move(text)) {
     const std::size_t at = t.begin();
     const std::string_view word = t.take();
     if (word == ".entry" || word == ".func") {
-      if (t.skip("(")) while (t.take() != ")") {}
+      if (t.skip("("))
+        while (t.take() != ")") {}
       const std::string_view name = t.take();
-      if (t.skip("(")) while (t.take() != ")") {}
+      if (t.skip("("))
+        while (t.take() != ")") {}
       while (t.peek() != "{" && t.peek() != ";") t.take();
       if (t.take() == ";") continue;  // a declaration
       (word == ".entry" ? kernels_ : functions_)[name] = at;
@@ -163,7 +168,8 @@ Module::Module(std::string text) : text_(std::move(text)) {
       };
       if (t.skip("=")) {
         if (!t.skip("{")) read_element();
-        else while (!t.skip("}")) read_element(), t.skip(",");  // trailing zeros may be left out
+        else
+          while (!t.skip("}")) read_element(), t.skip(",");  // trailing zeros may be left out
       }
       t.expect(";");
       globals_[v.name] = std::move(words);
@@ -191,11 +197,14 @@ class Reader {
   }
 
  private:
-  struct Range { Slot first; std::size_t count; };
+  struct Range {
+    Slot first;
+    std::size_t count;
+  };
   struct Scope {
     std::size_t outer = 0;
     std::map<std::string_view, Slot> registers;
-    std::map<std::string_view, Range> ranges;  // "%r" of "%r<12>"
+    std::map<std::string_view, Range> ranges;    // "%r" of "%r<12>"
     std::map<std::string_view, Operand> places;  // parameters
     std::map<std::string_view, std::int64_t> labels;
   };
@@ -231,7 +240,8 @@ class Reader {
     return at->second;
   }
   Slot relocated(Base base, std::int64_t offset) {
-    for (const Relocation& r : f_.relocations) if (r.base == base && r.offset == offset) return r.slot;
+    for (const Relocation& r : f_.relocations)
+      if (r.base == base && r.offset == offset) return r.slot;
     return f_.relocations.emplace_back(Relocation{new_slots(1), base, offset}).slot;
   }
 

@@ -1,5 +1,5 @@
-// Instructions that threads execute together, and those of Hopper: votes and shuffles, barriers, matrix products, copies
-// by TMA. All go to the counterparts that kernels compiled by the C++ compiler call (hopper.h, cuda/ptx.cuh).
+// Instructions that threads execute together, and those of Hopper: votes and shuffles, barriers, matrix products,
+// copies by TMA. All go to the counterparts that kernels compiled by the C++ compiler call (hopper.h, cuda/ptx.cuh).
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -25,9 +25,7 @@ std::vector<Slot> all_slots(const Statement& s) {
 char* shared(Frame& f, Slot s, std::size_t bytes, const char* what) {
   return shared_at(own_block(), get<std::uint32_t>(f, s), bytes, what);
 }
-std::uint64_t* barrier(Frame& f, Slot s) {
-  return reinterpret_cast<std::uint64_t*>(shared(f, s, 8, "a barrier"));
-}
+std::uint64_t* barrier(Frame& f, Slot s) { return reinterpret_cast<std::uint64_t*>(shared(f, s, 8, "a barrier")); }
 int integer(Frame& f, Slot s) { return get<std::int32_t>(f, s); }
 
 // shfl.sync.MODE.b32 d|p, a, b, c, mask: c has the last lane (or for "up" the first) and which bits of a lane's number
@@ -63,7 +61,8 @@ template <class T> void product(Frame& f, const Instruction& at) {  // d, a, b, 
   mantissa::ptx::Accumulator c;
   mantissa::ptx::FragmentA a;
   mantissa::ptx::FragmentB b;
-  for (unsigned k = 0; k < 4; ++k) c.v[k] = get<float>(f, at.list[10 + k]), a.v[k] = get<std::uint32_t>(f, at.list[4 + k]);
+  for (unsigned k = 0; k < 4; ++k)
+    c.v[k] = get<float>(f, at.list[10 + k]), a.v[k] = get<std::uint32_t>(f, at.list[4 + k]);
   for (unsigned k = 0; k < 2; ++k) b.v[k] = get<std::uint32_t>(f, at.list[8 + k]);
   mantissa::ptx::mma<T>(c, a, b);
   for (unsigned k = 0; k < 4; ++k) set(f, at.list[k], c.v[k]);
@@ -119,7 +118,8 @@ constexpr std::uint32_t cluster_block = 1u << 24;
 const std::map<std::string_view, Instruction::Step>& table() {
   static const std::map<std::string_view, Instruction::Step> all = {
       {"bar.warp.sync", [](Frame& f, const Instruction& at) { warp_barrier(get<std::uint32_t>(f, at.list[0])); }},
-      {"vote.sync.ballot.b32", [](Frame& f, const Instruction& at) {
+      {"vote.sync.ballot.b32",
+       [](Frame& f, const Instruction& at) {
          set(f, at.list[0], warp_ballot(get<std::uint32_t>(f, at.list[2]), get<std::uint8_t>(f, at.list[1]) != 0));
        }},
       {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", &product<mantissa::Half>},
@@ -129,28 +129,32 @@ const std::map<std::string_view, Instruction::Step>& table() {
       {"stmatrix.sync.aligned.m8n8.x4.shared.b16", &store_matrices},
       {"fence.proxy.async.shared::cta", [](Frame&, const Instruction&) { show_stores(); }},
       {"fence.mbarrier_init.release.cluster", [](Frame&, const Instruction&) { barrier_init_done(); }},
-      {"mbarrier.init.shared::cta.b64", [](Frame& f, const Instruction& at) {
-         barrier_init(barrier(f, at.list[0]), integer(f, at.list[1]));
-       }},
-      {"mbarrier.arrive.shared::cta.b64", [](Frame& f, const Instruction& at) { barrier_arrive(barrier(f, at.list[1])); }},
-      {"mbarrier.arrive.expect_tx.shared::cta.b64", [](Frame& f, const Instruction& at) {
-         barrier_expect(barrier(f, at.list[1]), integer(f, at.list[2]));
-       }},
+      {"mbarrier.init.shared::cta.b64",
+       [](Frame& f, const Instruction& at) { barrier_init(barrier(f, at.list[0]), integer(f, at.list[1])); }},
+      {"mbarrier.arrive.shared::cta.b64",
+       [](Frame& f, const Instruction& at) { barrier_arrive(barrier(f, at.list[1])); }},
+      {"mbarrier.arrive.expect_tx.shared::cta.b64",
+       [](Frame& f, const Instruction& at) { barrier_expect(barrier(f, at.list[1]), integer(f, at.list[2])); }},
       // It may wait as long as it likes, so it waits until the phase is over.
-      {"mbarrier.try_wait.parity.shared::cta.b64", [](Frame& f, const Instruction& at) {
+      {"mbarrier.try_wait.parity.shared::cta.b64",
+       [](Frame& f, const Instruction& at) {
          barrier_wait(barrier(f, at.list[1]), integer(f, at.list[2]));
          set(f, at.list[0], std::uint8_t{1});
        }},
-      {"mapa.shared::cluster.u32", [](Frame& f, const Instruction& at) {
-         set(f, at.list[0], get<std::uint32_t>(f, at.list[1]) + (get<std::uint32_t>(f, at.list[2]) + 1) * cluster_block);
+      {"mapa.shared::cluster.u32",
+       [](Frame& f, const Instruction& at) {
+         set(f, at.list[0],
+             get<std::uint32_t>(f, at.list[1]) + (get<std::uint32_t>(f, at.list[2]) + 1) * cluster_block);
        }},
-      {"mbarrier.arrive.shared::cluster.b64", [](Frame& f, const Instruction& at) {
+      {"mbarrier.arrive.shared::cluster.b64",
+       [](Frame& f, const Instruction& at) {
          const auto address = get<std::uint32_t>(f, at.list[1]);
          if (address < cluster_block) fail("an address that is not of a cluster");
          auto* own = reinterpret_cast<std::uint64_t*>(shared_at(own_block(), address % cluster_block, 8, "a barrier"));
          barrier_arrive_in(own, static_cast<int>(address / cluster_block) - 1);
        }},
-      {"cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes",  // [to], [map, {x, y, z}], [barrier]
+      {"cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes",  // [to], [map, {x, y, z}],
+                                                                                       // [barrier]
        [](Frame& f, const Instruction& at) {
          copy_box(shared(f, at.list[0], 0, "cp.async.bulk"), get<const void*>(f, at.list[1]), barrier(f, at.list[5]),
                   integer(f, at.list[2]), integer(f, at.list[3]), integer(f, at.list[4]));
@@ -163,18 +167,22 @@ const std::map<std::string_view, Instruction::Step>& table() {
        }},
       {"cp.async.bulk.tensor.3d.global.shared::cta.bulk_group",  // [map, {x, y, z}], [from]
        [](Frame& f, const Instruction& at) {
-         copy_box_out(get<const void*>(f, at.list[0]), shared(f, at.list[4], 0, "cp.async.bulk"), integer(f, at.list[1]),
-                      integer(f, at.list[2]), integer(f, at.list[3]));
+         copy_box_out(get<const void*>(f, at.list[0]), shared(f, at.list[4], 0, "cp.async.bulk"),
+                      integer(f, at.list[1]), integer(f, at.list[2]), integer(f, at.list[3]));
        }},
       {"cp.async.bulk.commit_group", [](Frame&, const Instruction&) { copies_out_commit(); }},
-      {"cp.async.bulk.wait_group.read", [](Frame& f, const Instruction& at) { copies_out_wait(integer(f, at.list[0])); }},
+      {"cp.async.bulk.wait_group.read",
+       [](Frame& f, const Instruction& at) { copies_out_wait(integer(f, at.list[0])); }},
       // Whoever arrives also waits, at once: the two stand together in cuda/.
       {"barrier.cluster.arrive.release.aligned", [](Frame&, const Instruction&) {}},
       {"barrier.cluster.wait.acquire.aligned", [](Frame&, const Instruction&) { cluster_sync(); }},
-      {"setmaxnreg.dec.sync.aligned.u32", [](Frame& f, const Instruction& at) { set_registers(integer(f, at.list[0]), false); }},
-      {"setmaxnreg.inc.sync.aligned.u32", [](Frame& f, const Instruction& at) { set_registers(integer(f, at.list[0]), true); }},
+      {"setmaxnreg.dec.sync.aligned.u32",
+       [](Frame& f, const Instruction& at) { set_registers(integer(f, at.list[0]), false); }},
+      {"setmaxnreg.inc.sync.aligned.u32",
+       [](Frame& f, const Instruction& at) { set_registers(integer(f, at.list[0]), true); }},
       {"wgmma.fence.sync.aligned", [](Frame&, const Instruction&) { wgmma_begin(); }},
-      {"wgmma.commit_group.sync.aligned", [](Frame& f, const Instruction&) {
+      {"wgmma.commit_group.sync.aligned",
+       [](Frame& f, const Instruction&) {
          ++f.commits;
          wgmma_commit();
        }},

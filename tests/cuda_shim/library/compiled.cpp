@@ -87,7 +87,9 @@ void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned thr
     call(copy.data());
   };
   if (!kernel.ptx.empty()) thread = cuda_shim::ptx::thread_of(kernel.ptx, kernel.name, arguments).run;
-  after_launch("fused", cuda_shim::launch(stream(), kernel.function, &arguments[1], std::move(thread), {blocks, threads}));
+  const cudaError_t status =
+      cuda_shim::launch(stream(), kernel.function, &arguments[1], std::move(thread), {blocks, threads});
+  after_launch("fused", status);
 }
 
 }  // namespace mantissa::cuda_backend
