@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "tests/cuda_shim/ptx.h"
+#include "tests/cuda_shim/ptx_counts.h"
 #include "tests/cuda_shim/runtime_parts.h"
 
 namespace cuda_shim {
@@ -83,9 +84,12 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
   if (ptx::Thread from_ptx = ptx::thread_of(kernel, arguments); from_ptx.run) {
     Shape larger = shape;
     larger.shared += from_ptx.shared;
-    return enqueue(stream, [&kernel, thread = std::move(from_ptx.run), larger] {
+    return enqueue(stream, [&kernel, thread = std::move(from_ptx), larger] {
       const ptx::Denormals denormals;
-      run_grid(kernel, thread, larger);
+      const auto& [blocks, threads, bytes, together] = larger;
+      if (ptx::counting)
+        ptx::count_launch(thread.name, std::size_t{1} * blocks.x * blocks.y * blocks.z * threads.x * threads.y * threads.z);
+      run_grid(kernel, thread.run, larger);
     });
   }
   return enqueue(stream, [&kernel, thread = std::move(thread), shape] { run_grid(kernel, thread, shape); });

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "tests/cuda_shim/fibers.h"
+#include "tests/cuda_shim/ptx_counts.h"
 #include "tests/cuda_shim/ptx_parts.h"
 
 namespace cuda_shim::ptx {
@@ -121,11 +122,14 @@ void execute(const Function& f, char* parameters, std::vector<std::uint64_t>& va
     }
     values[r.slot] = base + static_cast<std::uint64_t>(r.offset);
   }
+  std::size_t executed = 0;
   while (frame.next < f.code.size()) {
     const Instruction& i = f.code[frame.next++];
+    ++executed;
     if (i.condition != no_slot && (get<std::uint8_t>(frame, i.condition) != 0) == i.negated) continue;
     i.step(frame, i);
   }
+  if (counting) count_instructions(executed);
 }
 
 // An argument may be longer than its parameter only where `longer`: the driver, too, copies what the kernel takes.
@@ -149,7 +153,7 @@ Thread prepare(const Function& f, const Argument* arguments, bool longer) {
             static auto& frames = *new std::vector<std::vector<std::uint64_t>>(1024 * most_cluster);
             execute(f, parameters, frames[thread_number()]);
           },
-          (f.shared_bytes + 15) / 16 * 16};
+          f.name, (f.shared_bytes + 15) / 16 * 16};
 }
 
 }  // namespace

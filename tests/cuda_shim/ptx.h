@@ -16,6 +16,7 @@ namespace cuda_shim::ptx {
 
 struct Thread {
   std::function<void()> run;  // empty: PTX is not asked for, or the kernel is not one of the folder's
+  std::string_view name;      // nvcc's
   std::size_t shared = 0;     // bytes of the kernel's static shared memory, which lies before the dynamic
 };
 bool is_wanted();

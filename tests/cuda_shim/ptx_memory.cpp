@@ -7,20 +7,26 @@
 
 #include "cuda/ptx.cuh"
 #include "tests/cuda_shim/fibers.h"
+#include "tests/cuda_shim/ptx_counts.h"
 #include "tests/cuda_shim/ptx_parts.h"
 
 namespace cuda_shim::ptx {
 namespace {
 
-enum class Where { host, shared, parameters, call };
+enum class Where { host, local, shared, parameters, call };
 
-template <Where where> char* address(Frame& f, const Instruction& at, std::size_t bytes, const char* what) {
+template <Where where>
+char* address(Frame& f, const Instruction& at, std::size_t bytes, const char* what, Access access = Access::load) {
   char* p = nullptr;
   if constexpr (where == Where::parameters) p = f.parameters + at.number;
   else if constexpr (where == Where::call) p = f.call + at.number;
-  else if constexpr (where == Where::host) p = reinterpret_cast<char*>(get<std::uint64_t>(f, at.a)) + at.number;
+  else if constexpr (where == Where::host || where == Where::local)
+    p = reinterpret_cast<char*>(get<std::uint64_t>(f, at.a)) + at.number;
   else p = shared_at(own_block(), get<std::uint32_t>(f, at.a) + static_cast<std::uint32_t>(at.number), bytes, what);
   check_aligned(p, bytes, what);
+  if (counting && where == Where::shared)
+    count_access(&at, Access::shared, get<std::uint32_t>(f, at.a) + static_cast<std::uint64_t>(at.number), bytes);
+  if (counting && where == Where::host) count_access(&at, access, reinterpret_cast<std::uintptr_t>(p), bytes);
   return p;
 }
 
@@ -41,7 +47,7 @@ template <Where where, class T> void store(Frame& f, const Instruction& at) {
   const std::size_t count = at.list.empty() ? 1 : at.list.size(), bytes = count * sizeof(T);
   if (at.list.empty()) v[0] = get<T>(f, at.d);
   for (std::size_t k = 0; k < at.list.size(); ++k) v[k] = get<T>(f, at.list[k]);
-  std::memcpy(address<where>(f, at, bytes, "st"), v, bytes);
+  std::memcpy(address<where>(f, at, bytes, "st", Access::store), v, bytes);
 }
 
 void use_address(const Operand& o, Instruction& i) {
@@ -52,7 +58,7 @@ void use_address(const Operand& o, Instruction& i) {
 Where where(const Statement& s, const Operand& o) {
   if (o.space == Space::parameter) return Where::parameters;
   if (o.space == Space::call) return Where::call;
-  return s.has("shared") || s.has("shared::cta") ? Where::shared : Where::host;
+  return s.has("shared") || s.has("shared::cta") ? Where::shared : s.has("local") ? Where::local : Where::host;
 }
 void load_or_store(const Statement& s, Instruction& i) {
   const bool loads = s.words[0] == "ld";
@@ -65,6 +71,9 @@ void load_or_store(const Statement& s, Instruction& i) {
     switch (where(s, memory)) {
       case Where::host:
         i.step = loads ? &load<Where::host, T> : &store<Where::host, T>;
+        break;
+      case Where::local:
+        i.step = loads ? &load<Where::local, T> : &store<Where::local, T>;
         break;
       case Where::shared:
         i.step = loads ? &load<Where::shared, T> : &store<Where::shared, T>;
@@ -132,6 +141,7 @@ void copy_async(const Statement& s, Instruction& i) {
     i.c = s.slot(3);
     i.step = [](Frame& f, const Instruction& at) {
       char* to = address<Where::shared>(f, at, 16, "place of cp.async in shared memory");
+      if (counting) count_access(&at.b, Access::load, get<std::uint64_t>(f, at.b), 16);
       mantissa::ptx::copy_async_16(to, get<const char*>(f, at.b), get<std::int32_t>(f, at.c));
     };
   } else if (s.text == "cp.async.commit_group") {

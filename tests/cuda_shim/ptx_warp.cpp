@@ -7,6 +7,7 @@
 #include "amp/kernels/hopper.cuh"
 #include "cuda/ptx.cuh"
 #include "tests/cuda_shim/hopper.h"
+#include "tests/cuda_shim/ptx_counts.h"
 #include "tests/cuda_shim/ptx_parts.h"
 
 namespace cuda_shim::ptx {
@@ -26,6 +27,11 @@ char* shared(Frame& f, Slot s, std::size_t bytes, const char* what) {
   return shared_at(own_block(), get<std::uint32_t>(f, s), bytes, what);
 }
 std::uint64_t* barrier(Frame& f, Slot s) { return reinterpret_cast<std::uint64_t*>(shared(f, s, 8, "a barrier")); }
+// The address of a row of ldmatrix or stmatrix.
+char* row(Frame& f, const Instruction& at, Slot s, const char* what) {
+  if (counting) count_access(&at, Access::shared, get<std::uint32_t>(f, s), 16);
+  return shared(f, s, 16, what);
+}
 int integer(Frame& f, Slot s) { return get<std::int32_t>(f, s); }
 
 // shfl.sync.MODE.b32 d|p, a, b, c, mask: c has the last lane (or for "up" the first) and which bits of a lane's number
@@ -69,13 +75,13 @@ template <class T> void product(Frame& f, const Instruction& at) {  // d, a, b, 
 }
 template <bool transpose> void load_matrices(Frame& f, const Instruction& at) {
   std::uint32_t r[4];
-  mantissa::ptx::load_matrices<transpose>(r, shared(f, at.list[4], 16, "ldmatrix"));
+  mantissa::ptx::load_matrices<transpose>(r, row(f, at, at.list[4], "ldmatrix"));
   for (unsigned k = 0; k < 4; ++k) set(f, at.list[k], r[k]);
 }
 void store_matrices(Frame& f, const Instruction& at) {
   std::uint32_t r[4];
   for (unsigned k = 0; k < 4; ++k) r[k] = get<std::uint32_t>(f, at.list[1 + k]);
-  cuda_shim::store_matrices(shared(f, at.list[0], 16, "stmatrix"), r);
+  cuda_shim::store_matrices(row(f, at, at.list[0], "stmatrix"), r);
 }
 
 // --- wgmma: {d}, a, b, whether to add, scales of a and b, whether they are transposed ---
