@@ -11,6 +11,7 @@
 //   slots, score_columns, result_columns   rows that a thread holds part of, and the number of columns of each
 //   lanes                          neighbouring threads that share a row
 //   row_of(slot), column_of(i)     their positions in a tile
+//   has_pairs                      column_of(i + 1) follows column_of(i) where i is even
 //   Scores, Result                 .at(slot, i) is an element of an own-rows x columns or own-rows x width product
 //   tile_bytes(rows), spare_bytes  shared memory
 //   fetch(shared, source, stride, first, end, used, rows), commit(), wait()
@@ -18,6 +19,7 @@
 //   multiply<of_gradients>(r, s, other, spare)   r += s @ other; s has weights in [0, 1], or gradients of any size
 #pragma once
 
+#include <bit>
 #include <cmath>
 
 #include "core/random.h"
@@ -140,15 +142,32 @@ __device__ inline void walk(char* shared, std::int64_t begin, std::int64_t end, 
 template <class A>
 __device__ inline void store_rows(const AttentionRows& to, const Place& at, std::int64_t length, int width,
                                   const typename A::Result& r, const typename A::Compute (&factors)[A::slots]) {
-  auto* data = row_pointer<typename A::Stored>(to, at.batch, at.head);
+  using T = typename A::Stored;
+  auto* data = row_pointer<T>(to, at.batch, at.head);
+  const bool even = to.row % 2 == 0 && reinterpret_cast<std::uintptr_t>(data) % (2 * sizeof(T)) == 0;
 #pragma unroll
   for (int s = 0; s < A::slots; ++s) {
     const std::int64_t row = at.first + A::row_of(s);
     if (row >= length) continue;
+    T* const line = data + row * to.row;
+    const auto value = [&](int i) { return static_cast<T>(r.at(s, i) * factors[s]); };
+    const auto store_one = [&](int i) {
+      if (A::column_of(i) < width) line[A::column_of(i)] = value(i);
+    };
+    if constexpr (A::has_pairs) {  // two halves in one access
+      struct Two { T v[2]; };
 #pragma unroll
-    for (int i = 0; i < A::result_columns; ++i) {
-      const int column = A::column_of(i);
-      if (column < width) data[row * to.row + column] = static_cast<typename A::Stored>(r.at(s, i) * factors[s]);
+      for (int i = 0; i < A::result_columns; i += 2) {
+        const int column = A::column_of(i);
+        if (even && column + 1 < width) {
+          *reinterpret_cast<std::uint32_t*>(line + column) = std::bit_cast<std::uint32_t>(Two{{value(i), value(i + 1)}});
+        } else {
+          store_one(i), store_one(i + 1);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < A::result_columns; ++i) store_one(i);
     }
   }
 }

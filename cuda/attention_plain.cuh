@@ -23,6 +23,7 @@ template <class C, int width_, int each> struct Plain {  // each: rows, and colu
   using Scores = Product<each>;
   using Result = Product<width / 16>;
   __device__ static int row_of(int slot) { return static_cast<int>(threadIdx.x / 16) + 16 * slot; }
+  static constexpr bool has_pairs = false;
   __device__ static int column_of(int i) { return static_cast<int>(threadIdx.x % 16) + 16 * i; }
 
   __device__ static void fetch(char* to, const C* from, std::int64_t row_stride, std::int64_t first, std::int64_t end,

@@ -186,12 +186,14 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
     const int r = i / tile, c = i % tile;
     const std::int64_t row = row0 + r, column = column0 + c;
     if (row >= g.m || column >= g.n) continue;
-    const float* v = result + r * padded + c;
+    float v[4];  // read at once: one by one, four neighbouring threads would use the same bank
+    const float4 four = *reinterpret_cast<const float4*>(result + r * padded + c);
+    v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
     if (!partial) {
       finish_four<T>(g, item, row, column, v);
     } else {
       float* to = partial + ((blockIdx.y * g.items + item) * g.m + row) * g.n + column;
-      for (int j = 0; j < 4 && column + j < g.n; ++j) to[j] = v[j];
+      write_some(to, v, g.n - column < 4 ? static_cast<int>(g.n - column) : 4);
     }
   }
 }
