@@ -129,15 +129,19 @@ __global__ void __launch_bounds__(most_row_threads)
   const C on_softmax = on_label + share * (all_weights ? *all_weights : C(n)) * from_row, on_class = share * from_row;
   const C largest = maxima[at], log_sum = log_sums[at];
   Row<C, width, 0, 1> row({x}, at, n);
+  const bool weighted = smoothing > C(0) && labels.weight.data;
   row.each([&](int j, const C (&v)[1][width]) {
     C out[width];
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      const C w = smoothing > C(0) && labels.weight.data
-                      ? load_element<C>(labels.weight.data, labels.weight.dtype, j + k)
-                      : C(1);
+      const C w = weighted ? load_element<C>(labels.weight.data, labels.weight.dtype, j + k) : C(1);
       out[k] = counts ? std::exp((v[0][k] - largest) - log_sum) * on_softmax - w * on_class : C(0);
-      if (counts && j + k == label) out[k] -= on_label;
+    }
+    if (counts && label >= j && label < j + width) {  // seldom: it need not be asked of every element
+#pragma unroll
+      for (int k = 0; k < width; ++k) {
+        if (j + k == label) out[k] -= on_label;
+      }
     }
     store_slot(dx, row.start + j, out);
   });

@@ -82,9 +82,27 @@ __device__ inline float exp2_flushed(float x) {
   return y;
 }
 
+// NaN if either is; 0 is larger than -0.
+__device__ inline float larger_or_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;\n" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ inline float smaller_or_nan(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;\n" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
 #else
 
 inline float exp2_flushed(float x) { return exp2f(x); }
+inline float larger_or_nan(float a, float b) {
+  return a != a || b != b ? a + b : a == b ? (std::signbit(a) ? b : a) : a > b ? a : b;
+}
+inline float smaller_or_nan(float a, float b) {
+  return a != a || b != b ? a + b : a == b ? (std::signbit(a) ? a : b) : a < b ? a : b;
+}
 
 inline std::uint64_t global_timer() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());

@@ -6,6 +6,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "cuda/ptx.cuh"
+
 namespace mantissa::cuda_backend {
 
 inline constexpr unsigned all_lanes = 0xffffffffu;
@@ -26,6 +28,7 @@ template <class T> __device__ inline T lowest_value() {
 struct Max {
   template <class T> __device__ static T identity() { return lowest_value<T>(); }
   template <class T> __device__ T operator()(T a, T b) const { return b > a || !(b == b) ? b : a; }
+  __device__ float operator()(float a, float b) const { return ptx::larger_or_nan(a, b); }  // one instruction
 };
 struct Min {
   template <class T> __device__ static T identity() {
@@ -33,6 +36,7 @@ struct Min {
     else return -lowest_value<T>();
   }
   template <class T> __device__ T operator()(T a, T b) const { return b < a || !(b == b) ? b : a; }
+  __device__ float operator()(float a, float b) const { return ptx::smaller_or_nan(a, b); }
 };
 
 // All 32 lanes participate. In a butterfly the lanes would sum the terms in different orders; lane 0's result is

@@ -84,6 +84,17 @@ template <class C, int width_, int held, int inputs> struct Row {
     return blockDim.x == 32 ? fold_warp<Fold>(v) : fold_block<Fold>(v, scratch);
   }
 
+  // Replaces the elements of the first input, which must be held, by exp(element - the largest), and returns their sum.
+  __device__ C exponentiate(C* scratch) {
+    static_assert(held > 0);
+    const C largest = fold<Max>(scratch, [](C e) { return e; });
+    each([&](int, C (&e)[inputs][width]) {
+#pragma unroll
+      for (int k = 0; k < width; ++k) e[0][k] = std::exp(e[0][k] - largest);
+    });
+    return fold<Sum>(scratch, [](C e) { return e; });
+  }
+
   // The largest element of the first input and the sum of exp(element - largest). A row that is not held is read once:
   // each thread rescales its sum whenever it finds a larger element (online softmax, Milakov and Gimelshein, 2018).
   struct Exponentials { C largest, sum; };

@@ -33,11 +33,15 @@ __global__ void __launch_bounds__(most_row_threads) softmax_rows(RowOperand y, R
   const std::int64_t at = this_row();
   if (at >= rows) return;
   Row<C, width, held, 1> row({x}, at, n);
-  const auto [largest, sum] = row.exponentials(scratch);
   if constexpr (log) {
+    const auto [largest, sum] = row.exponentials(scratch);
     const C log_sum = std::log(sum);
     write_row(row, y, [largest = largest, log_sum](C v) { return (v - largest) - log_sum; });
+  } else if constexpr (held > 0) {  // each exponential is computed once
+    const C scale = C(1) / row.exponentiate(scratch);
+    write_row(row, y, [scale](C e) { return e * scale; });
   } else {
+    const auto [largest, sum] = row.exponentials(scratch);
     const C scale = C(1) / sum;
     write_row(row, y, [largest = largest, scale](C v) { return std::exp(v - largest) * scale; });
   }

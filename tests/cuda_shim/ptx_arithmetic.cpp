@@ -157,9 +157,22 @@ double upper_half(double v) {
 }
 float flushed(float v) { return std::fabs(v) < std::numeric_limits<float>::min() ? std::copysign(0.0f, v) : v; }
 
+// The smaller or larger of two; -0 is less than 0. Where one is a NaN: with .NaN a NaN, without the other.
+template <class T, bool smaller, bool nan> struct Extreme {
+  T operator()(T a, T b) const {
+    if (std::isnan(a) || std::isnan(b)) return nan ? std::numeric_limits<T>::quiet_NaN() : std::isnan(a) ? b : a;
+    if (a == b) return std::signbit(a) == smaller ? a : b;
+    return (a < b) == smaller ? a : b;
+  }
+};
+
 void function(const Statement& s, Instruction& i) {
   const std::string_view op = s.words[0];
   const bool flush = s.has("ftz");
+  for (std::size_t k = 1; k + 1 < s.words.size(); ++k) {  // all modifiers that this function knows
+    const std::string_view w = s.words[k];
+    if (w != "rn" && w != "approx" && w != "ftz" && !(w == "NaN" && (op == "min" || op == "max"))) fail_unknown(s);
+  }
   with_type(s.type(), [&]<class T>(T) {
     if constexpr (is_float<T>) {
       if constexpr (sizeof(T) == 8) {
@@ -189,17 +202,10 @@ void function(const Statement& s, Instruction& i) {
       if (op == "copysign") return binary<T>(i, [](T sign, T v) { return std::copysign(v, sign); });
       if (op == "neg") return unary<T>(i, [](T x) { return -x; });
       if (op == "abs") return unary<T>(i, [](T x) { return std::fabs(x); });
-      // The number where one is a NaN; -0 is less than 0.
-      if (op == "min") {
-        return binary<T>(i, [](T a, T b) {
-          return std::isnan(a) ? b : std::isnan(b) ? a : a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
-        });
-      }
-      if (op == "max") {
-        return binary<T>(i, [](T a, T b) {
-          return std::isnan(a) ? b : std::isnan(b) ? a : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
-        });
-      }
+      if (op == "min")
+        return s.has("NaN") ? binary<T>(i, Extreme<T, true, true>()) : binary<T>(i, Extreme<T, true, false>());
+      if (op == "max")
+        return s.has("NaN") ? binary<T>(i, Extreme<T, false, true>()) : binary<T>(i, Extreme<T, false, false>());
     } else {
       using U = Bits<T>;
       // Division by zero gives all ones here; PTX leaves it open.

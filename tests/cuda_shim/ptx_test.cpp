@@ -88,6 +88,8 @@ TEST_CASE("floats: directed rounding, NaN, signs of zero, denormals") {
         number("mov.f32 %f2, 0f3F800001; fma.rp.f32 %f1, %f2, %f2, 0f00000000;"));
   CHECK(number("mov.f32 %f2, 0f3F800000; add.rz.f32 %f1, %f2, 0f33C00000;") == 1);
   CHECK(number(std::string(nan_in_f2) + "max.f32 %f1, %f2, 0f40000000;") == 2);
+  CHECK(std::isnan(number(std::string(nan_in_f2) + "max.NaN.f32 %f1, 0f40000000, %f2;")));
+  CHECK(number("mov.f32 %f2, 0fC0000000; min.NaN.f32 %f1, 0f40000000, %f2;") == -2);
   CHECK(std::signbit(number(std::string(minus_zero_in_f2) + "min.f32 %f1, 0f00000000, %f2;")));
   CHECK(!std::signbit(number(std::string(minus_zero_in_f2) + "max.f32 %f1, %f2, 0f00000000;")));
   CHECK(number(std::string(minus_zero_in_f2) + "copysign.f32 %f1, %f2, 0f40000000;") == -2);
