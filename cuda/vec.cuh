@@ -94,12 +94,22 @@ template <class C> __device__ inline void load_pack(C (&to)[pack], const void* p
     for (int k = 0; k < pack; ++k) to[k] = widen<C>(packed.v[k]);
   });
 }
+// By intrinsics, which stay whole: nvcc merges the ends of branches that store, and an assignment in one of them then
+// becomes single elements.
 template <class C> __device__ inline void store_pack(void* p, Dtype t, std::int64_t i, const C (&from)[pack]) {
   visit_packed<C>(t, [&]<class T>(T) {
     Pack<T> packed;
 #pragma unroll
     for (int k = 0; k < pack; ++k) packed.v[k] = convert<T>(from[k]);
-    *reinterpret_cast<Pack<T>*>(static_cast<T*>(p) + i) = packed;
+    T* const to = static_cast<T*>(p) + i;
+    if constexpr (sizeof(packed) == 8) {
+      __stwb(reinterpret_cast<uint2*>(to), __builtin_bit_cast(uint2, packed));
+    } else {
+      struct Parts { uint4 of[sizeof(packed) / sizeof(uint4)]; };
+      const auto parts = __builtin_bit_cast(Parts, packed);
+#pragma unroll
+      for (unsigned k = 0; k < sizeof(packed) / sizeof(uint4); ++k) __stwb(reinterpret_cast<uint4*>(to) + k, parts.of[k]);
+    }
   });
 }
 
