@@ -160,7 +160,8 @@ __device__ inline void store_rows(const AttentionRows& to, const Place& at, std:
       for (int i = 0; i < A::result_columns; i += 2) {
         const int column = A::column_of(i);
         if (even && column + 1 < width) {
-          *reinterpret_cast<std::uint32_t*>(line + column) = std::bit_cast<std::uint32_t>(Two{{value(i), value(i + 1)}});
+          const Two two{{value(i), value(i + 1)}};
+          *reinterpret_cast<std::uint32_t*>(line + column) = std::bit_cast<std::uint32_t>(two);
         } else {
           store_one(i), store_one(i + 1);
         }

@@ -41,7 +41,7 @@ TEST_CASE("index_put_ writes what index_put gives, for every kind of entry, dtyp
     CAPTURE(device);
     const Tensor rows = tensor({2, 0}).to(device), columns = tensor({-1, 1}).to(device);
     const Tensor mask = (tensor({{1, 0, 1, 0}, {0, 1, 1, 0}, {1, 0, 0, 0}}) == 1).to(device);
-    for (const Dtype dtype : {f32, f64, f16, bf16, i64}) {
+    for (const Dtype dtype : {f32, f64, f16, bf16, i64, i32, u8}) {
       CAPTURE(dtype);
       const Tensor x = (random_tensor({3, 4, 5}, 1) * 10).to(dtype).to(device);
       const auto v = [&](const Dims& sizes) { return (random_tensor(sizes, 2) * 10).to(dtype).to(device); };
@@ -124,4 +124,16 @@ TEST_CASE("where of a condition alone gives the indices of what is true, one ten
   CHECK(at[0].to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1, 1});
   CHECK(at[1].to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 0, 2});
   CHECK(index(x, {at[0], at[1]}).to_vector<std::int64_t>() == std::vector<std::int64_t>{3, 4, 5});
+}
+
+TEST_CASE("gather, scatter and nonzero of bytes and doubles") {
+  const Tensor at = tensor({{2, 0}, {1, 1}, {0, 2}}), x = (random_tensor({3, 4}, 1) * 100).to(u8);
+  const Tensor sparse = floor(random_tensor({5, 7}, 3) * 2.0).to(f64);
+  for (const Device device : devices()) {
+    CAPTURE(device);
+    const auto same = [&](const Tensor& got, const Tensor& wanted) { CHECK(equal(got.to(cpu), wanted)); };
+    same(gather(x.to(device), 1, at.to(device)), gather(x, 1, at));
+    same(scatter(x.to(device), 1, at.to(device), x.slice(1, 0, 2).to(device)), scatter(x, 1, at, x.slice(1, 0, 2)));
+    same(nonzero(sparse.to(device)), nonzero(sparse));
+  }
 }

@@ -113,3 +113,25 @@ TEST_CASE("norms of gradients on the device agree with the CPU for every p, over
     CHECK(std::abs(want - got) <= 1e-5f * want);
   }
 }
+
+TEST_CASE("gradients on the device are clipped by value and by norm as on the CPU, in f32 and f64") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  manual_seed(6);
+  for (const Dtype dtype : {f32, f64}) {
+    INFO(name_of(dtype));
+    std::vector<Tensor> host, device;
+    for (const std::int64_t n : {1, 1000, 4099}) {
+      const Tensor g = cast(randn({n}), dtype);
+      host.push_back(zeros_like(g).requires_grad_()), device.push_back(zeros_like(g).to(cuda).requires_grad_());
+      host.back().set_grad(g), device.back().set_grad(g.to(cuda));
+    }
+    const auto compare_gradients = [&](double bound) {
+      for (std::size_t i = 0; i < host.size(); ++i)
+        CHECK(max(abs(device[i].grad().to(cpu) - host[i].grad())).item<double>() <= bound);
+    };
+    optim::clip_grad_value_(host, 0.5), optim::clip_grad_value_(device, 0.5);
+    compare_gradients(0);
+    optim::clip_grad_norm_(host, 0.1), optim::clip_grad_norm_(device, 0.1);
+    compare_gradients(dtype == f64 ? 1e-15 : 1e-8);
+  }
+}

@@ -88,7 +88,8 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
       const ptx::Denormals denormals;
       const auto& [blocks, threads, bytes, together] = larger;
       if (ptx::counting)
-        ptx::count_launch(thread.name, std::size_t{1} * blocks.x * blocks.y * blocks.z * threads.x * threads.y * threads.z);
+        ptx::count_launch(thread.name,
+                          std::size_t{1} * blocks.x * blocks.y * blocks.z * threads.x * threads.y * threads.z);
       run_grid(kernel, thread.run, larger);
     });
   }
