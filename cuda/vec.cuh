@@ -108,7 +108,8 @@ template <class C> __device__ inline void store_pack(void* p, Dtype t, std::int6
       struct Parts { uint4 of[sizeof(packed) / sizeof(uint4)]; };
       const auto parts = __builtin_bit_cast(Parts, packed);
 #pragma unroll
-      for (unsigned k = 0; k < sizeof(packed) / sizeof(uint4); ++k) __stwb(reinterpret_cast<uint4*>(to) + k, parts.of[k]);
+      for (unsigned k = 0; k < sizeof(packed) / sizeof(uint4); ++k)
+        __stwb(reinterpret_cast<uint4*>(to) + k, parts.of[k]);
     }
   });
 }
