@@ -38,11 +38,13 @@ struct RotaryRows {
 template <class C> struct Turn {
   const C *cosine, *sine;
   C sign;
-  __device__ void operator()(std::int64_t at, C& a, C& b) const {
-    const C c = cosine[at], s = sign * sine[at], p = a, q = b;
+  __device__ void operator()(C c, C s, C& a, C& b) const {
+    const C p = a, q = b;
+    s *= sign;
     a = p * c - q * s;
     b = q * c + p * s;
   }
+  __device__ void operator()(std::int64_t at, C& a, C& b) const { (*this)(cosine[at], sine[at], a, b); }
 };
 
 // One pair, any strides.
@@ -68,21 +70,24 @@ __global__ void rotary_packs(RowOperand y, RowOperand x, RotaryRows rows, Turn<f
                      second = interleaved ? first + pack : first + rows.half;
   const std::int64_t from = rows.x(at.quotient), to = rows.y(at.quotient),
                      table = rows.position(at.quotient) * rows.half + pair;
-  float a[pack], b[pack];
+  float a[pack], b[pack], c[pack], s[pack];
   load_pack(a, x.data, x.dtype, from + first);
   load_pack(b, x.data, x.dtype, from + second);
+  load_pack(c, turn.cosine, f32, table);
+  load_pack(s, turn.sine, f32, table);
 #pragma unroll
   for (int k = 0; k < pack; ++k) {
-    if (!interleaved) turn(table + k, a[k], b[k]);
-    else if (k < pack / 2) turn(table + k, a[2 * k], a[2 * k + 1]);
-    else turn(table + k, b[2 * k - pack], b[2 * k + 1 - pack]);
+    if (!interleaved) turn(c[k], s[k], a[k], b[k]);
+    else if (k < pack / 2) turn(c[k], s[k], a[2 * k], a[2 * k + 1]);
+    else turn(c[k], s[k], b[2 * k - pack], b[2 * k + 1 - pack]);
   }
   store_pack(y.data, y.dtype, to + first, a);
   store_pack(y.data, y.dtype, to + second, b);
 }
 
+bool is_aligned(const View& v) { return reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0; }
 bool has_dense_rows(const View& v) {
-  bool fits = v.strides[v.dim() - 1] == 1 && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+  bool fits = v.strides[v.dim() - 1] == 1 && is_aligned(v);
   for (int d = 0; d + 1 < v.dim(); ++d) fits = fits && v.strides[d] % pack == 0;
   return fits;
 }
@@ -113,7 +118,8 @@ void rotary(const View& y, const View& x, const View& cosine, const View& sine, 
   rows.half = x.sizes[last] / 2;
   visit_compute(x.dtype, [&]<class C>() {
     const Turn<C> turn{cosine.as<const C>(), sine.as<const C>(), inverse ? C(-1) : C(1)};
-    const bool packs = std::is_same_v<C, float> && rows.half % pack == 0 && has_dense_rows(x) && has_dense_rows(y);
+    const bool packs = std::is_same_v<C, float> && rows.half % pack == 0 && has_dense_rows(x) && has_dense_rows(y) &&
+                       is_aligned(cosine) && is_aligned(sine);
     rows.count = x.numel() / 2 / (packs ? pack : 1);
     rows.pairs = Split(rows.half / (packs ? pack : 1), rows.count);
     if constexpr (std::is_same_v<C, float>) {
