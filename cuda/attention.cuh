@@ -11,7 +11,7 @@
 //   slots, score_columns, result_columns   rows that a thread holds part of, and the number of columns of each
 //   lanes                          neighbouring threads that share a row
 //   row_of(slot), column_of(i)     their positions in a tile
-//   has_pairs                      column_of(i + 1) follows column_of(i) where i is even
+//   has_pairs                      results are stored in pairs: column_of(i + 1) follows column_of(i) where i is even
 //   Scores, Result                 .at(slot, i) is an element of an own-rows x columns or own-rows x width product
 //   tile_bytes(rows), spare_bytes  shared memory
 //   fetch(shared, source, stride, first, end, used, rows), commit(), wait()

@@ -33,7 +33,7 @@ template <class T, int width_, int pieces, int columns_, bool exact> struct Tens
   __device__ static int lane() { return static_cast<int>(threadIdx.x % 32); }
   __device__ static int first_row() { return static_cast<int>(threadIdx.x / 32) * 16 * pieces; }
   __device__ static int row_of(int slot) { return first_row() + 8 * slot + lane() / 4; }
-  static constexpr bool has_pairs = true;
+  static constexpr bool has_pairs = !exact;  // in pairs, exact ones would spill more registers
   __device__ static int column_of(int i) { return i / 2 * 8 + lane() % 4 * 2 + i % 2; }
 
   // Rows of 64 bytes: two share a 128-byte line, so the pair number is mixed into the swizzle.

@@ -131,17 +131,14 @@ __global__ void __launch_bounds__(most_row_threads)
   Row<C, width, 0, 1> row({x}, at, n);
   const bool weighted = smoothing > C(0) && labels.weight.data;
   row.each([&](int j, const C (&v)[1][width]) {
+    const std::int64_t after = label - j;  // where the label is in this pack
+    const int place = counts && after >= 0 && after < width ? static_cast<int>(after) : -1;
     C out[width];
 #pragma unroll
     for (int k = 0; k < width; ++k) {
       const C w = weighted ? load_element<C>(labels.weight.data, labels.weight.dtype, j + k) : C(1);
       out[k] = counts ? std::exp((v[0][k] - largest) - log_sum) * on_softmax - w * on_class : C(0);
-    }
-    if (counts && label >= j && label < j + width) {  // seldom: it need not be asked of every element
-#pragma unroll
-      for (int k = 0; k < width; ++k) {
-        if (j + k == label) out[k] -= on_label;
-      }
+      if (k == place) out[k] -= on_label;
     }
     store_slot(dx, row.start + j, out);
   });
