@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "tests/cuda_shim/ptx.h"
-#include "tests/cuda_shim/ptx_counts.h"
 #include "tests/cuda_shim/runtime_parts.h"
 
 namespace cuda_shim {
@@ -41,6 +40,10 @@ bool points_out_of_reach(const Argument& a) {
 
 cudaError_t launch(cudaStream_t stream, const void* function, const Argument* arguments, std::function<void()> thread,
                    const Shape& shape) {
+  return launch(stream, function, arguments, std::move(thread), shape, {});
+}
+cudaError_t launch(cudaStream_t stream, const void* function, const Argument* arguments, std::function<void()> thread,
+                   const Shape& shape, ptx::Thread from_ptx) {
   const auto& [grid, block, shared, cluster] = shape;
   note_call("cudaLaunchKernel");
   const std::lock_guard lock(mutex);
@@ -81,17 +84,14 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
     return result(sticky);
   }
   ++launch_count;
-  if (ptx::Thread from_ptx = ptx::thread_of(kernel, arguments); from_ptx.run) {
-    Shape larger = shape;
-    larger.shared += from_ptx.shared;
-    return enqueue(stream, [&kernel, thread = std::move(from_ptx), larger] {
-      const ptx::Denormals denormals;
-      const auto& [blocks, threads, bytes, together] = larger;
-      if (ptx::counting)
-        ptx::count_launch(thread.name,
-                          std::size_t{1} * blocks.x * blocks.y * blocks.z * threads.x * threads.y * threads.z);
-      run_grid(kernel, thread.run, larger);
-    });
+  if (!from_ptx.run) from_ptx = ptx::thread_of(kernel, arguments);
+  if (from_ptx.run) {
+    if (from_ptx.most_threads != 0 && count > from_ptx.most_threads) {
+      return refuse(
+          cudaErrorInvalidValue, kernel,
+          std::to_string(count) + " threads, where __launch_bounds__ allows " + std::to_string(from_ptx.most_threads));
+    }
+    return enqueue(stream, [&kernel, from = std::move(from_ptx), shape] { ptx::run_grid(kernel, from, shape); });
   }
   return enqueue(stream, [&kernel, thread = std::move(thread), shape] { run_grid(kernel, thread, shape); });
 }

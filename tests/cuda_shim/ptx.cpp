@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -17,12 +18,14 @@
 #include "tests/cuda_shim/fibers.h"
 #include "tests/cuda_shim/ptx_counts.h"
 #include "tests/cuda_shim/ptx_parts.h"
+#include "tests/cuda_shim/runtime_parts.h"
 
 namespace cuda_shim::ptx {
 namespace {
 
 // nvcc calls an unnamed namespace "_GLOBAL__N__<hash>_<length>_<file>_<hash>_<number>", after the length of that; g++
-// "_GLOBAL__N_1". Gives g++'s name, and the file.
+// "_GLOBAL__N_1". 46_GLOBAL__N__4344d026_8_lines_cu_b29810c0_1332513extreme_lines: 46 characters, the file lines.cu,
+// and then the next name, 13extreme_lines. Gives g++'s name, and the file.
 struct Name {
   std::string mangled, file;  // no file: the kernel is in a named namespace
 };
@@ -75,7 +78,7 @@ struct Library {
     if (kernels.empty()) fail("no kernels in " + std::string(folder));
   }
   // $MANTISSA_SHIM_PTX_EXECUTED names a file to which the names of all kernels that were executed are added.
-  ~Library() {
+  void report() const {
     std::fprintf(stderr, "PTX: %zu of %zu kernels executed", executed.size(), kernels.size());
     for (const std::string& name : missing) std::fprintf(stderr, "; not in the folder: %s", name.c_str());
     std::fprintf(stderr, "\n");
@@ -89,9 +92,14 @@ struct Library {
   }
 };
 Library* library() {
-  static const char* const folder = std::getenv("MANTISSA_SHIM_PTX");
-  static const std::unique_ptr<Library> all = folder ? std::make_unique<Library>(folder) : nullptr;
-  return all.get();
+  // Never destroyed: late work may run at exit.
+  static Library* const all = [] {
+    const char* const folder = std::getenv("MANTISSA_SHIM_PTX");
+    return folder ? new Library(folder) : nullptr;
+  }();
+  static const bool reports = all && std::atexit([] { library()->report(); }) == 0;
+  (void)reports;
+  return all;
 }
 
 void execute(const Function& f, char* parameters, std::vector<std::uint64_t>& values) {
@@ -153,7 +161,7 @@ Thread prepare(const Function& f, const Argument* arguments, bool longer) {
             static auto& frames = *new std::vector<std::vector<std::uint64_t>>(1024 * most_cluster);
             execute(f, parameters, frames[thread_number()]);
           },
-          f.name, (f.shared_bytes + 15) / 16 * 16};
+          f.name, f.most_threads, (f.shared_bytes + 15) / 16 * 16};
 }
 
 }  // namespace
@@ -161,6 +169,25 @@ Thread prepare(const Function& f, const Argument* arguments, bool longer) {
 void call(const Function& f, char* parameters) {
   std::vector<std::uint64_t> values;
   execute(f, parameters, values);
+}
+
+void run_grid(const Kernel& kernel, const Thread& thread, Shape shape) {
+  const auto& [blocks, threads, bytes, together] = shape;
+  if (counting) {
+    const std::size_t of_block = std::size_t{threads.x} * threads.y * threads.z;
+    count_launch(thread.name, std::size_t{blocks.x} * blocks.y * blocks.z * of_block);
+  }
+  shape.shared += thread.shared;
+  std::fenv_t before;
+  std::fegetenv(&before);
+  std::fesetenv(FE_DFL_ENV);
+  try {
+    cuda_shim::run_grid(kernel, thread.run, shape);
+  } catch (...) {
+    std::fesetenv(&before);
+    throw;
+  }
+  std::fesetenv(&before);
 }
 
 bool is_wanted() { return library() != nullptr; }
@@ -179,6 +206,7 @@ Thread thread_of(const Kernel& kernel, const Argument* arguments) {
 }
 
 Thread thread_of(const std::string& text, std::string_view kernel, const Argument* arguments) {
+  const std::lock_guard lock(mutex);
   static auto& modules = *new std::map<std::string, Module>;  // never destroyed: late work may run at exit
   return prepare(modules.try_emplace(text, text).first->second.function(kernel), arguments, true);
 }

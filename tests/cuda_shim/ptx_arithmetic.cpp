@@ -79,6 +79,7 @@ template <class T, Sum sum> void float_sum(const Statement& s, Instruction& i) {
 // Sums of 32-bit words with a carry: add.cc, addc, addc.cc, sub.cc, subc, mad.lo.cc, madc.hi, ...
 void carry_sum(const Statement& s, Instruction& i) {
   if (s.type() != "u32" && s.type() != "b32" && s.type() != "s32") fail_unknown(s);
+  if (s.has("hi") && s.type() == "s32") fail_unknown(s);  // the product would be signed
   const std::string_view op = s.words[0];
   const bool product = op.starts_with("mad"), high = s.has("hi");
   const bool takes = op.ends_with('c'), gives = s.has("cc"), minus = op.starts_with("sub");
@@ -166,6 +167,12 @@ template <class T, bool smaller, bool nan> struct Extreme {
   }
 };
 
+// div.approx: 0 where the divisor is so large that its reciprocal is denormal.
+float approximate_quotient(float a, float b) {
+  const float size = std::fabs(b);
+  return size > 0x1p126f && size < std::numeric_limits<float>::infinity() ? a * 0 : a / b;
+}
+
 void function(const Statement& s, Instruction& i) {
   const std::string_view op = s.words[0];
   const bool flush = s.has("ftz");
@@ -186,7 +193,8 @@ void function(const Statement& s, Instruction& i) {
         if (op == "rsqrt") return unary<T>(i, [](T x) { return 1 / std::sqrt(flushed(x)); });
         if (op == "ex2") return unary<T>(i, [](T x) { return flushed(std::exp2(flushed(x))); });
         if (op == "lg2") return unary<T>(i, [](T x) { return std::log2(flushed(x)); });
-        if (op == "div") return binary<T>(i, [](T a, T b) { return flushed(flushed(a) / flushed(b)); });
+        if (op == "div")
+          return binary<T>(i, [](T a, T b) { return flushed(approximate_quotient(flushed(a), flushed(b))); });
         fail_unknown(s);
       }
       if (flush) fail_unknown(s);
@@ -198,6 +206,9 @@ void function(const Statement& s, Instruction& i) {
       if (op == "cos") return unary<T>(i, [](T x) { return std::cos(x); });
       if (op == "tanh") return unary<T>(i, [](T x) { return std::tanh(x); });
       if (op == "sqrt") return unary<T>(i, [](T x) { return std::sqrt(x); });
+      if (op == "div" && s.has("approx") && sizeof(T) == 4)
+        return binary<T>(i,
+                         [](T a, T b) { return approximate_quotient(static_cast<float>(a), static_cast<float>(b)); });
       if (op == "div") return binary<T>(i, [](T a, T b) { return a / b; });
       if (op == "copysign") return binary<T>(i, [](T sign, T v) { return std::copysign(v, sign); });
       if (op == "neg") return unary<T>(i, [](T x) { return -x; });
@@ -355,7 +366,7 @@ template <class D, class T, char how> void float_to_integer(Instruction& i) {
     constexpr std::string_view name = how == 'n' ? "rni" : how == 'm' ? "rmi" : how == 'p' ? "rpi" : "rzi";
     const T v = to_integral(get<T>(f, at.a), name);
     if constexpr (is_float<D>) set(f, at.d, static_cast<D>(v));
-    else set(f, at.d, to_integer<D>(v));
+    else extend(f, at.d, to_integer<D>(v));
   };
 }
 template <class D, class T> void float_to_integer(const Statement& s, Instruction& i) {
@@ -367,7 +378,7 @@ template <class D, class T> void float_to_integer(const Statement& s, Instructio
 }
 
 template <class H> void to_half(const Statement& s, Instruction& i) {
-  if (s.type() == "f32" && s.has("rn") && s.operands.size() == 2) {
+  if (s.type() == "f32" && s.has("rn") && s.words.size() == 4) {
     i.step = [](Frame& f, const Instruction& at) { set(f, at.d, H(get<float>(f, at.a)).bits); };
   } else {
     fail_unknown(s);
@@ -401,6 +412,7 @@ void convert(const Statement& s, Instruction& i) {
   with_type(to, [&]<class D>(D) {
     with_type(from, [&]<class T>(T) {
       if (saturates) {
+        if (s.words.size() != 4) fail_unknown(s);
         if constexpr (is_float<D> && std::is_same_v<D, T>) {  // to [0, 1]
           return unary<T>(i, [](T x) { return x > 0 ? std::min(x, T(1)) : T(0); });
         }
@@ -411,7 +423,7 @@ void convert(const Statement& s, Instruction& i) {
         if (s.has("rni") || s.has("rzi") || s.has("rmi") || s.has("rpi")) return float_to_integer<D, T>(s, i);
       }
       if (s.has("rz") || s.has("rm") || s.has("rp")) fail_unknown(s);
-      i.step = [](Frame& f, const Instruction& at) { set(f, at.d, static_cast<D>(get<T>(f, at.a))); };
+      i.step = [](Frame& f, const Instruction& at) { extend(f, at.d, static_cast<D>(get<T>(f, at.a))); };
     });
   });
 }
@@ -465,6 +477,12 @@ void move(const Statement& s, Instruction& i) {
                    };
   } else {
     if (from.kind != Operand::Kind::value || from.slot == no_slot) fail("mov of " + std::string(from.name));
+    if (s.type() == "pred") {
+      i.step = [](Frame& f, const Instruction& at) {
+        set(f, at.d, static_cast<std::uint8_t>(get<std::uint8_t>(f, at.a) != 0));
+      };
+      return;
+    }
     i.step = [](Frame& f, const Instruction& at) { set(f, at.d, get<std::uint64_t>(f, at.a)); };
   }
 }

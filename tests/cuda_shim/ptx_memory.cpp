@@ -30,11 +30,6 @@ char* address(Frame& f, const Instruction& at, std::size_t bytes, const char* wh
   return p;
 }
 
-// In a wider register a signed number keeps its value.
-template <class T> void extend(Frame& f, Slot s, T v) {
-  if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) set(f, s, std::int64_t{v});
-  else set(f, s, v);
-}
 template <Where where, class T> void load(Frame& f, const Instruction& at) {
   T v[4];
   const std::size_t count = at.list.empty() ? 1 : at.list.size(), bytes = count * sizeof(T);

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct Function {
   std::vector<Parameter> parameters;  // of a function that returns something, its result is the first
   std::size_t parameter_bytes = 0, call_bytes = 0, local_bytes = 0;
   std::size_t shared_bytes = 0;       // static
+  std::size_t most_threads = 0;       // .maxntid
   std::vector<std::uint64_t> values;  // registers, and behind them constants
   std::vector<Relocation> relocations;
   std::vector<Instruction> code;
@@ -80,6 +82,12 @@ template <class T> void set(Frame& f, Slot s, T v) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, &v, sizeof v);
   f.values[s] = bits;
+}
+
+// In a wider register a signed number keeps its value.
+template <class T> void extend(Frame& f, Slot s, T v) {
+  if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) set(f, s, std::int64_t{v});
+  else set(f, s, v);
 }
 
 // --- what is read ---

@@ -26,8 +26,7 @@ std::string kernel(const std::string& body, const std::string& before = "") {
 void run(const std::string& text, void* out, unsigned threads = 1, std::size_t shared = 0) {
   const Argument arguments[] = {{&out, sizeof out}, {}};
   const ptx::Thread thread = ptx::thread_of(text, "tested", arguments);
-  const ptx::Denormals denormals;
-  run_grid(Kernel{}, thread.run, {1, threads, shared + thread.shared});
+  ptx::run_grid(Kernel{}, thread, {1, threads, shared});
 }
 std::uint32_t word(const std::string& body) {  // what it leaves in %r1
   std::uint32_t v = 0;
@@ -99,11 +98,14 @@ TEST_CASE("floats: directed rounding, NaN, signs of zero, denormals") {
   CHECK(number("mov.f32 %f2, 0fC3000000; ex2.approx.f32 %f1, %f2;") > 0);
   const double third = twice("mov.f64 %fd2, 0d4008000000000000; rcp.approx.ftz.f64 %fd1, %fd2;");
   CHECK((std::abs(third - 1.0 / 3) < 1e-6 && static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(third)) == 0));
+  CHECK(number("mov.f32 %f2, 0f7F000000; div.approx.f32 %f1, %f2, %f2;") == 0);  // 2^127 / 2^127
+  CHECK(number("mov.f32 %f2, 0f7F000000; div.rn.f32 %f1, %f2, %f2;") == 1);
   CHECK(truth(std::string(nan_in_f2) + "setp.ltu.f32 %p1, %f2, 0f00000000;"));
   CHECK(!truth(std::string(nan_in_f2) + "setp.lt.f32 %p1, %f2, 0f00000000;"));
   CHECK(!truth(std::string(nan_in_f2) + "setp.ne.f32 %p1, %f2, 0f00000000;"));
   CHECK(truth(std::string(nan_in_f2) + "setp.neu.f32 %p1, %f2, 0f00000000;"));
   CHECK(truth(std::string(nan_in_f2) + "setp.nan.f32 %p1, 0f00000000, %f2;"));
+  CHECK(!truth("mov.pred %p2, -1; mov.pred %p3, -1; xor.pred %p1, %p2, %p3;"));
   CHECK(truth("setp.num.f32 %p1, 0f00000000, 0f7F800000;"));
 }
 
@@ -116,6 +118,7 @@ TEST_CASE("conversions: to the nearest that fits, ties to even, halves in order"
   CHECK(number("mov.f32 %f2, 0fC0200000; cvt.rmi.f32.f32 %f1, %f2;") == -3);
   CHECK(number("mov.f32 %f2, 0f40200000; cvt.sat.f32.f32 %f1, %f2;") == 1);
   CHECK(number(std::string(nan_in_f2) + "cvt.sat.f32.f32 %f1, %f2;") == 0);
+  CHECK(word("mov.u32 %r2, 200; cvt.s8.s32 %r1, %r2;") == 0xffffffc8u);
   CHECK(wide("mov.u16 %rs1, 0xff80; cvt.s64.s8 %rd1, %rs1;") == std::uint64_t(-128));
   CHECK(word("mov.u64 %rd2, 0x12345678; cvt.u16.u64 %rs1, %rd2; cvt.u32.u16 %r1, %rs1;") == 0x5678);
   CHECK(number("mov.u64 %rd2, -1; cvt.rn.f32.u64 %f1, %rd2;") == 0x1p64f);
@@ -190,6 +193,9 @@ TEST_CASE("shuffles stay in their segments and say whether they left them") {
 TEST_CASE("what the interpreter does not know, and what a GPU refuses, is an error that names it") {
   std::uint32_t v[4] = {};
   CHECK_THAT(message_of(kernel("frobnicate.u32 %r1, %r2;"), v), Catch::Matchers::Contains("frobnicate.u32"));
+  CHECK_THAT(message_of(kernel("frobnicate.u32 %r1, %r2;"), v), Catch::Matchers::Contains("frobnicate.u32"));  // again
+  CHECK_THAT(message_of(kernel("add.u32 %r1, %r2, nothing;"), v), Catch::Matchers::Contains("unknown operand nothing"));
+  CHECK_THAT(message_of(kernel(".loc 1 2 3\nmov.u32 %r1, 0;"), v), Catch::Matchers::Contains("unknown directive .loc"));
   CHECK_THAT(message_of(kernel("bra nowhere;"), v), Catch::Matchers::Contains("nowhere"));
   CHECK_THAT(message_of(kernel("ld.global.u32 %r1, [%out+2];"), v), Catch::Matchers::Contains("misaligned"));
   CHECK_THAT(message_of(kernel("mov.u32 %r1, -4;\nld.shared.u32 %r2, [%r1];"), v),

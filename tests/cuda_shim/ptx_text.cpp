@@ -188,8 +188,15 @@ class Reader {
     if (t_.skip("(")) read_parameters();
     f_.name = t_.take();
     if (t_.skip("(")) read_parameters();
-    while (t_.peek() != "{") t_.take();
-    t_.take();
+    while (!t_.skip("{")) {
+      if (!t_.skip(".maxntid")) {
+        t_.take();
+        continue;
+      }
+      f_.most_threads = 1;
+      do f_.most_threads *= to_size(t_.take());
+      while (t_.skip(","));
+    }
     scopes_.push_back({0, {}, {}, {}, {}});
     now_ = 1;
     while (now_ != 0) read_statement();
@@ -262,8 +269,10 @@ class Reader {
       const Variable v = read_variable(t_);
       scopes_[now_].places[v.name] = in_space(Space::call, place(v, &f_.call_bytes));
       t_.expect(";");
-    } else if (word.starts_with('.')) {  // .pragma and the like
+    } else if (word == ".pragma") {
       while (t_.take() != ";") {}
+    } else if (word.starts_with('.')) {
+      fail("unknown directive " + std::string(word));
     } else if (t_.skip(":")) {
       scopes_[now_].labels[word] = static_cast<std::int64_t>(f_.code.size());
     } else {
@@ -322,7 +331,7 @@ class Reader {
     Operand o;
     o.kind = Operand::Kind::value;
     if (t_.skip("-")) {
-      o.slot = constant(-std::uint64_t{*number(t_.take())});
+      o.slot = constant(-std::uint64_t{to_size(t_.take())});
       return o;
     }
     o.name = t_.take();
@@ -393,6 +402,11 @@ class Reader {
         s.operands.push_back(operand());
         t_.skip(",");
       }
+      for (const Operand& o : s.operands) {
+        const bool known = o.kind == Operand::Kind::label ? s.words[0] == "bra"
+                                                          : o.kind != Operand::Kind::special || s.words[0] == "mov";
+        if (!known) fail(std::string(s.text) + ": unknown operand " + std::string(o.name));
+      }
       if (s.words[0] == "bra") jumps_.push_back({f_.code.size(), now_, s.operands.at(0).name});
       if (!decode_arithmetic(s, i) && !decode_memory(s, i) && !decode_warp(s, i)) fail_unknown(s);
     }
@@ -415,6 +429,7 @@ class Reader {
     if (t_.peek() == "(") read_list();
     t_.expect(";");
     if (i.list.size() != i.called->parameters.size()) fail("a call with another number of parameters");
+    if (i.called->shared_bytes > 0) fail("a function with shared memory of its own");
     i.step = [](Frame& f, const Instruction& at) {
       const Function& g = *at.called;
       std::vector<std::uint64_t> own(g.parameter_bytes / 8 + 2);
@@ -439,14 +454,18 @@ class Reader {
 
 const Function& Module::function(std::string_view name) {
   if (const auto known = read_.find(name); known != read_.end()) return *known->second;
-  const bool kernel = kernels_.contains(name);
-  const auto& all = kernel ? kernels_ : functions_;
+  const auto& all = kernels_.contains(name) ? kernels_ : functions_;
   const auto at = all.find(name);
   if (at == all.end()) fail("no function " + std::string(name));
   auto f = std::make_unique<Function>();
   Function& read = *f;
   read_[name] = std::move(f);  // before its body, which may call it
-  Reader(*this, read, at->second).read();
+  try {
+    Reader(*this, read, at->second).read();
+  } catch (...) {
+    read_.erase(name);
+    throw;
+  }
   return read;
 }
 

@@ -84,6 +84,12 @@ void store_matrices(Frame& f, const Instruction& at) {
   cuda_shim::store_matrices(row(f, at, at.list[0], "stmatrix"), r);
 }
 
+// Nothing may write a register that a product under way will write.
+void check_untouched(const Frame& f, const Accumulators& sums) {
+  for (const Slot s : sums.slots) {
+    if (f.values[s] != ~std::uint64_t{0}) fail("a register of a product under way was written");
+  }
+}
 // --- wgmma: {d}, a, b, whether to add, scales of a and b, whether they are transposed ---
 template <bool bf16> void warpgroup_product(Frame& f, const Instruction& at) {
   const auto n = static_cast<std::size_t>(at.number);
@@ -102,6 +108,7 @@ template <bool bf16> void warpgroup_product(Frame& f, const Instruction& at) {
     known = f.accumulators.insert(f.accumulators.end(), std::move(fresh));
   }
   Accumulators& sums = **known;
+  check_untouched(f, sums);
   sums.group = f.commits;
   wgmma({bf16, static_cast<int>(n), integer(f, operand(5)) != 0, integer(f, operand(6)) != 0,
          get<std::uint64_t>(f, operand(0)), get<std::uint64_t>(f, operand(1)), get<std::uint8_t>(f, operand(2)) != 0},
@@ -112,6 +119,7 @@ void wait_for_products(Frame& f, const Instruction& at) {
   wgmma_wait(static_cast<int>(pending));
   std::erase_if(f.accumulators, [&](const auto& sums) {
     if (sums->group + pending >= f.commits) return false;
+    check_untouched(f, *sums);
     for (std::size_t k = 0; k < sums->slots.size(); ++k) set(f, sums->slots[k], sums->values[k]);
     return true;
   });
@@ -141,9 +149,10 @@ const std::map<std::string_view, Instruction::Step>& table() {
        [](Frame& f, const Instruction& at) { barrier_arrive(barrier(f, at.list[1])); }},
       {"mbarrier.arrive.expect_tx.shared::cta.b64",
        [](Frame& f, const Instruction& at) { barrier_expect(barrier(f, at.list[1]), integer(f, at.list[2])); }},
-      // It may wait as long as it likes, so it waits until the phase is over.
+      // It may wait until the phase is over, or give up before: then the kernel must ask again.
       {"mbarrier.try_wait.parity.shared::cta.b64",
        [](Frame& f, const Instruction& at) {
+         if (draw(4) == 0) return set(f, at.list[0], std::uint8_t{0});
          barrier_wait(barrier(f, at.list[1]), integer(f, at.list[2]));
          set(f, at.list[0], std::uint8_t{1});
        }},

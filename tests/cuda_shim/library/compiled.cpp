@@ -86,9 +86,10 @@ void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned thr
   std::function<void()> thread = [call = kernel.call, copy = std::vector<char>(from, from + bytes)] {
     call(copy.data());
   };
-  if (!kernel.ptx.empty()) thread = cuda_shim::ptx::thread_of(kernel.ptx, kernel.name, arguments).run;
-  const cudaError_t status =
-      cuda_shim::launch(stream(), kernel.function, &arguments[1], std::move(thread), {blocks, threads});
+  cuda_shim::ptx::Thread from_ptx;
+  if (!kernel.ptx.empty()) from_ptx = cuda_shim::ptx::thread_of(kernel.ptx, kernel.name, arguments);
+  const cudaError_t status = cuda_shim::launch(stream(), kernel.function, &arguments[1], std::move(thread),
+                                               {blocks, threads}, std::move(from_ptx));
   after_launch("fused", status);
 }
 
