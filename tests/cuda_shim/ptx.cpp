@@ -102,16 +102,22 @@ Library* library() {
   return all;
 }
 
-void execute(const Function& f, char* parameters, std::vector<std::uint64_t>& values) {
+// What a running function owns. A kernel's is not on its fiber, which is abandoned after an error, as it is.
+struct Memory {
+  std::vector<std::uint64_t> values, call, local;
+  Frame frame;
+};
+void execute(const Function& f, char* parameters, Memory& memory) {
+  std::vector<std::uint64_t>& values = memory.values;
   values.assign(f.values.begin(), f.values.end());
-  std::vector<std::uint64_t> call(f.call_bytes / 8 + 1);
-  std::vector<std::uint64_t> local(f.local_bytes / 8 + 2, ~std::uint64_t{0});
-  char* own = reinterpret_cast<char*>(local.data());
+  memory.call.assign(f.call_bytes / 8 + 1, 0);
+  memory.local.assign(f.local_bytes / 8 + 2, ~std::uint64_t{0});
+  char* own = reinterpret_cast<char*>(memory.local.data());
   own += (16 - reinterpret_cast<std::uintptr_t>(own) % 16) % 16;
-  Frame frame{.values = values.data(),
-              .parameters = parameters,
-              .call = reinterpret_cast<char*>(call.data()),
-              .accumulators = {}};
+  Frame& frame = memory.frame = Frame();
+  frame.values = values.data();
+  frame.parameters = parameters;
+  frame.call = reinterpret_cast<char*>(memory.call.data());
   for (const Relocation& r : f.relocations) {
     std::uint64_t base = 0;
     switch (r.base) {
@@ -158,8 +164,8 @@ Thread prepare(const Function& f, const Argument* arguments, bool longer) {
   if (arguments->at) fail(std::string(f.name) + ": more arguments than parameters");
   return {[&f, lines, parameters] {
             // One for each thread of those that run together, which keeps its memory.
-            static auto& frames = *new std::vector<std::vector<std::uint64_t>>(1024 * most_cluster);
-            execute(f, parameters, frames[thread_number()]);
+            static auto& memories = *new std::vector<Memory>(1024 * most_cluster);
+            execute(f, parameters, memories[thread_number()]);
           },
           f.name, f.most_threads, (f.shared_bytes + 15) / 16 * 16};
 }
@@ -167,8 +173,8 @@ Thread prepare(const Function& f, const Argument* arguments, bool longer) {
 }  // namespace
 
 void call(const Function& f, char* parameters) {
-  std::vector<std::uint64_t> values;
-  execute(f, parameters, values);
+  Memory memory;
+  execute(f, parameters, memory);
 }
 
 void run_grid(const Kernel& kernel, const Thread& thread, Shape shape) {

@@ -77,23 +77,25 @@ template <class T, Sum sum> void float_sum(const Statement& s, Instruction& i) {
 }
 
 // Sums of 32-bit words with a carry: add.cc, addc, addc.cc, sub.cc, subc, mad.lo.cc, madc.hi, ...
+constexpr std::int64_t has_product = 1, high_half = 2, takes_carry = 4, gives_carry = 8, subtracts = 16;
 void carry_sum(const Statement& s, Instruction& i) {
   if (s.type() != "u32" && s.type() != "b32" && s.type() != "s32") fail_unknown(s);
   if (s.has("hi") && s.type() == "s32") fail_unknown(s);  // the product would be signed
   const std::string_view op = s.words[0];
   const bool product = op.starts_with("mad"), high = s.has("hi");
   const bool takes = op.ends_with('c'), gives = s.has("cc"), minus = op.starts_with("sub");
-  i.number = product | high << 1 | takes << 2 | gives << 3 | minus << 4;
+  i.number = (product ? has_product : 0) | (high ? high_half : 0) | (takes ? takes_carry : 0) |
+             (gives ? gives_carry : 0) | (minus ? subtracts : 0);
   i.step = [](Frame& f, const Instruction& at) {
     const auto a = std::uint64_t{get<std::uint32_t>(f, at.a)}, b = std::uint64_t{get<std::uint32_t>(f, at.b)};
-    const bool carry = (at.number & 4) && f.carry;
+    const bool carry = (at.number & takes_carry) && f.carry;
     std::uint64_t x = a, y = b;
-    if (at.number & 1) {
-      x = (at.number & 2) ? a * b >> 32 : a * b & 0xffffffffu;
+    if (at.number & has_product) {
+      x = (at.number & high_half) ? a * b >> 32 : a * b & 0xffffffffu;
       y = get<std::uint32_t>(f, at.c);
     }
-    const std::uint64_t sum = (at.number & 16) ? x - y - carry : x + y + carry;
-    if (at.number & 8) f.carry = sum >> 32 & 1;
+    const std::uint64_t sum = (at.number & subtracts) ? x - y - carry : x + y + carry;
+    if (at.number & gives_carry) f.carry = sum >> 32 & 1;
     set(f, at.d, static_cast<std::uint32_t>(sum));
   };
 }
@@ -350,8 +352,11 @@ void select(const Statement& s, Instruction& i) {
 }
 
 // --- conversions ---
-template <class T> T to_integral(T v, std::string_view how) {
-  return how == "rni" ? std::nearbyint(v) : how == "rmi" ? std::floor(v) : how == "rpi" ? std::ceil(v) : std::trunc(v);
+template <char how, class T> T to_integral(T v) {
+  if constexpr (how == 'n') return std::nearbyint(v);
+  else if constexpr (how == 'm') return std::floor(v);
+  else if constexpr (how == 'p') return std::ceil(v);
+  else return std::trunc(v);
 }
 // Out of range the nearest; NaN is 0, where a type has 64 bits the lowest.
 template <class D, class T> D to_integer(T v) {
@@ -363,8 +368,7 @@ template <class D, class T> D to_integer(T v) {
 }
 template <class D, class T, char how> void float_to_integer(Instruction& i) {
   i.step = [](Frame& f, const Instruction& at) {
-    constexpr std::string_view name = how == 'n' ? "rni" : how == 'm' ? "rmi" : how == 'p' ? "rpi" : "rzi";
-    const T v = to_integral(get<T>(f, at.a), name);
+    const T v = to_integral<how>(get<T>(f, at.a));
     if constexpr (is_float<D>) set(f, at.d, static_cast<D>(v));
     else extend(f, at.d, to_integer<D>(v));
   };

@@ -26,7 +26,7 @@ struct Lane {
 struct Sums {
   std::uint64_t used = 0, moved = 0;  // bytes; of shared memory wavefronts: without conflicts, and all
 };
-struct Kernel {
+struct KernelCounts {
   std::uint64_t launches = 0, threads = 0, instructions = 0;
   std::array<Sums, 3> sums;
 };
@@ -81,13 +81,14 @@ struct Hash {
 
 // What the blocks that run now have accessed so far.
 struct Counter {
-  std::map<std::string, Kernel, std::less<>> kernels;
-  Kernel* kernel = nullptr;
+  std::map<std::string, KernelCounts, std::less<>> kernels;
+  KernelCounts* kernel = nullptr;
   std::uint64_t block = ~std::uint64_t{0};
   std::unordered_map<Key, Request, Hash> requests;
   std::unordered_map<const void*, std::vector<unsigned>> times;  // of each thread
 
   void finish_block() {
+    if (!kernel) return;
     for (const auto& [key, r] : requests) {
       Sums& sums = kernel->sums[static_cast<std::size_t>(r.access)];
       if (r.access == Access::shared) add_shared(r, sums);
@@ -96,7 +97,7 @@ struct Counter {
     requests.clear();
     times.clear();
   }
-  ~Counter() {
+  void report() {
     if (kernel) finish_block();
     std::FILE* out = std::fopen(std::getenv("MANTISSA_SHIM_PTX_COUNTS"), "w");
     if (!out) return;
@@ -118,7 +119,9 @@ struct Counter {
   }
 };
 Counter& counter() {
-  static Counter all;
+  static Counter& all = *new Counter;  // never destroyed: late work may run at exit
+  static const bool reports = std::atexit([] { counter().report(); }) == 0;
+  (void)reports;
   return all;
 }
 
@@ -131,13 +134,13 @@ void count_launch(std::string_view kernel, std::size_t threads) {
   if (c.kernel) c.finish_block();
   c.block = ~std::uint64_t{0};
   auto at = c.kernels.find(kernel);
-  if (at == c.kernels.end()) at = c.kernels.emplace(kernel, Kernel()).first;
+  if (at == c.kernels.end()) at = c.kernels.emplace(kernel, KernelCounts()).first;
   c.kernel = &at->second;
   ++c.kernel->launches;
   c.kernel->threads += threads;
 }
 void count_instructions(std::size_t executed) {
-  if (Kernel* kernel = counter().kernel) kernel->instructions += executed;
+  if (KernelCounts* kernel = counter().kernel) kernel->instructions += executed;
 }
 
 void count_access(const void* instruction, Access access, std::uint64_t address, std::size_t bytes) {

@@ -1,12 +1,12 @@
 // Counts what the kernels executed from PTX do to memory, as a profiler on a GPU would: $MANTISSA_SHIM_PTX_COUNTS names
 // a file that gets one line for each kernel when the program ends:
 //   instr/thread   PTX instructions that a thread executes, on average
-//   load, store    of global memory: bytes that were used of each 100 that were moved, in sectors of 32 bytes. Below
-//   100
-//                  where neighbouring threads do not access neighbouring memory
+//   load, store    of global memory: bytes that were used of each 100 that were moved, in sectors of 32 bytes: fewer
+//                  than 100 where neighbouring threads do not access neighbouring memory
 //   shared         wavefronts for each 100 that the same accesses take without bank conflicts
-// The n-th execution of an instruction by the threads of a warp counts as one access by the warp. Caches are not
-// modelled: bytes that two accesses move count twice.
+// The n-th execution of an instruction by the threads of a warp counts as one access by the warp, its lanes in the
+// order in which they run (forward, unless a test says otherwise). Caches are not modelled: bytes that two accesses
+// move count twice.
 #pragma once
 
 #include <cstddef>

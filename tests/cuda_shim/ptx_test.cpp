@@ -38,12 +38,12 @@ std::uint64_t wide(const std::string& body) {
   run(kernel(body + "\nst.global.u64 [%out], %rd1;"), &v);
   return v;
 }
-float number(const std::string& body) {
+float f32_result(const std::string& body) {
   float v = 0;
   run(kernel(body + "\nst.global.f32 [%out], %f1;"), &v);
   return v;
 }
-double twice(const std::string& body) {
+double f64_result(const std::string& body) {
   double v = 0;
   run(kernel(body + "\nst.global.f64 [%out], %fd1;"), &v);
   return v;
@@ -83,23 +83,23 @@ TEST_CASE("integers: halves of products, carries, shifts by more than a word, bi
 }
 
 TEST_CASE("floats: directed rounding, NaN, signs of zero, denormals") {
-  CHECK(number("mov.f32 %f2, 0f3F800001; fma.rm.f32 %f1, %f2, %f2, 0f00000000;") <
-        number("mov.f32 %f2, 0f3F800001; fma.rp.f32 %f1, %f2, %f2, 0f00000000;"));
-  CHECK(number("mov.f32 %f2, 0f3F800000; add.rz.f32 %f1, %f2, 0f33C00000;") == 1);
-  CHECK(number(std::string(nan_in_f2) + "max.f32 %f1, %f2, 0f40000000;") == 2);
-  CHECK(std::isnan(number(std::string(nan_in_f2) + "max.NaN.f32 %f1, 0f40000000, %f2;")));
-  CHECK(number("mov.f32 %f2, 0fC0000000; min.NaN.f32 %f1, 0f40000000, %f2;") == -2);
-  CHECK(std::signbit(number(std::string(minus_zero_in_f2) + "min.f32 %f1, 0f00000000, %f2;")));
-  CHECK(!std::signbit(number(std::string(minus_zero_in_f2) + "max.f32 %f1, %f2, 0f00000000;")));
-  CHECK(number(std::string(minus_zero_in_f2) + "copysign.f32 %f1, %f2, 0f40000000;") == -2);
-  CHECK(number("mov.f32 %f2, 0f00000001; mul.f32 %f1, %f2, 0f40000000;") ==
+  CHECK(f32_result("mov.f32 %f2, 0f3F800001; fma.rm.f32 %f1, %f2, %f2, 0f00000000;") <
+        f32_result("mov.f32 %f2, 0f3F800001; fma.rp.f32 %f1, %f2, %f2, 0f00000000;"));
+  CHECK(f32_result("mov.f32 %f2, 0f3F800000; add.rz.f32 %f1, %f2, 0f33C00000;") == 1);
+  CHECK(f32_result(std::string(nan_in_f2) + "max.f32 %f1, %f2, 0f40000000;") == 2);
+  CHECK(std::isnan(f32_result(std::string(nan_in_f2) + "max.NaN.f32 %f1, 0f40000000, %f2;")));
+  CHECK(f32_result("mov.f32 %f2, 0fC0000000; min.NaN.f32 %f1, 0f40000000, %f2;") == -2);
+  CHECK(std::signbit(f32_result(std::string(minus_zero_in_f2) + "min.f32 %f1, 0f00000000, %f2;")));
+  CHECK(!std::signbit(f32_result(std::string(minus_zero_in_f2) + "max.f32 %f1, %f2, 0f00000000;")));
+  CHECK(f32_result(std::string(minus_zero_in_f2) + "copysign.f32 %f1, %f2, 0f40000000;") == -2);
+  CHECK(f32_result("mov.f32 %f2, 0f00000001; mul.f32 %f1, %f2, 0f40000000;") ==
         2 * std::numeric_limits<float>::denorm_min());
-  CHECK(number("mov.f32 %f2, 0fC3000000; ex2.approx.ftz.f32 %f1, %f2;") == 0);  // 2^-128
-  CHECK(number("mov.f32 %f2, 0fC3000000; ex2.approx.f32 %f1, %f2;") > 0);
-  const double third = twice("mov.f64 %fd2, 0d4008000000000000; rcp.approx.ftz.f64 %fd1, %fd2;");
+  CHECK(f32_result("mov.f32 %f2, 0fC3000000; ex2.approx.ftz.f32 %f1, %f2;") == 0);  // 2^-128
+  CHECK(f32_result("mov.f32 %f2, 0fC3000000; ex2.approx.f32 %f1, %f2;") > 0);
+  const double third = f64_result("mov.f64 %fd2, 0d4008000000000000; rcp.approx.ftz.f64 %fd1, %fd2;");
   CHECK((std::abs(third - 1.0 / 3) < 1e-6 && static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(third)) == 0));
-  CHECK(number("mov.f32 %f2, 0f7F000000; div.approx.f32 %f1, %f2, %f2;") == 0);  // 2^127 / 2^127
-  CHECK(number("mov.f32 %f2, 0f7F000000; div.rn.f32 %f1, %f2, %f2;") == 1);
+  CHECK(f32_result("mov.f32 %f2, 0f7F000000; div.approx.f32 %f1, %f2, %f2;") == 0);  // 2^127 / 2^127
+  CHECK(f32_result("mov.f32 %f2, 0f7F000000; div.rn.f32 %f1, %f2, %f2;") == 1);
   CHECK(truth(std::string(nan_in_f2) + "setp.ltu.f32 %p1, %f2, 0f00000000;"));
   CHECK(!truth(std::string(nan_in_f2) + "setp.lt.f32 %p1, %f2, 0f00000000;"));
   CHECK(!truth(std::string(nan_in_f2) + "setp.ne.f32 %p1, %f2, 0f00000000;"));
@@ -115,16 +115,16 @@ TEST_CASE("conversions: to the nearest that fits, ties to even, halves in order"
   CHECK(word("mov.f32 %f2, 0f7149F2CA; cvt.rzi.s32.f32 %r1, %f2;") == 0x7fffffff);
   CHECK(word("mov.f32 %f2, 0fBF800000; cvt.rzi.u32.f32 %r1, %f2;") == 0);
   CHECK(word("mov.f32 %f2, 0f40200000; cvt.rni.s32.f32 %r1, %f2;") == 2);
-  CHECK(number("mov.f32 %f2, 0fC0200000; cvt.rmi.f32.f32 %f1, %f2;") == -3);
-  CHECK(number("mov.f32 %f2, 0f40200000; cvt.sat.f32.f32 %f1, %f2;") == 1);
-  CHECK(number(std::string(nan_in_f2) + "cvt.sat.f32.f32 %f1, %f2;") == 0);
+  CHECK(f32_result("mov.f32 %f2, 0fC0200000; cvt.rmi.f32.f32 %f1, %f2;") == -3);
+  CHECK(f32_result("mov.f32 %f2, 0f40200000; cvt.sat.f32.f32 %f1, %f2;") == 1);
+  CHECK(f32_result(std::string(nan_in_f2) + "cvt.sat.f32.f32 %f1, %f2;") == 0);
   CHECK(word("mov.u32 %r2, 200; cvt.s8.s32 %r1, %r2;") == 0xffffffc8u);
   CHECK(wide("mov.u16 %rs1, 0xff80; cvt.s64.s8 %rd1, %rs1;") == std::uint64_t(-128));
   CHECK(word("mov.u64 %rd2, 0x12345678; cvt.u16.u64 %rs1, %rd2; cvt.u32.u16 %r1, %rs1;") == 0x5678);
-  CHECK(number("mov.u64 %rd2, -1; cvt.rn.f32.u64 %f1, %rd2;") == 0x1p64f);
+  CHECK(f32_result("mov.u64 %rd2, -1; cvt.rn.f32.u64 %f1, %rd2;") == 0x1p64f);
   CHECK(word("mov.f32 %f2, 0f3F800000; mov.f32 %f3, 0f40000000; cvt.rn.bf16x2.f32 %r1, %f3, %f2;") == 0x40003f80);
   CHECK(word("mov.f32 %f2, 0f477FF000; cvt.rn.f16.f32 %rs1, %f2; cvt.u32.u16 %r1, %rs1;") == 0x7c00);
-  CHECK(number("mov.u16 %rs1, 0x3c01; cvt.f32.f16 %f1, %rs1;") == 1 + 0x1p-10f);
+  CHECK(f32_result("mov.u16 %rs1, 0x3c01; cvt.f32.f16 %f1, %rs1;") == 1 + 0x1p-10f);
 }
 
 TEST_CASE("memory: vectors, signs, offsets, local and shared memory, tables") {
