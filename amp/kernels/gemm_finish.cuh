@@ -13,27 +13,19 @@ namespace mantissa::tensor_core {
 // The same formulas as the elementwise operators, for bitwise equal results.
 template <class C> __device__ inline C activate(C x, Activation activation) {
   switch (activation) {
-    case Activation::relu:
-      return pointwise::Relu().f(x);
-    case Activation::gelu:
-      return pointwise::Gelu().f(x);
-    case Activation::gelu_tanh:
-      return pointwise::GeluTanh().f(x);
-    default:
-      return x;
+    case Activation::relu: return pointwise::Relu().f(x);
+    case Activation::gelu: return pointwise::Gelu().f(x);
+    case Activation::gelu_tanh: return pointwise::GeluTanh().f(x);
+    default: return x;
   }
 }
 
 template <class C> __device__ inline C activate_backward(C gradient, C saved, Activation activation) {
   switch (activation) {
-    case Activation::relu:
-      return pointwise::Relu().df(gradient, saved);
-    case Activation::gelu:
-      return pointwise::Gelu().df(gradient, saved);
-    case Activation::gelu_tanh:
-      return pointwise::GeluTanh().df(gradient, saved);
-    default:
-      return gradient;
+    case Activation::relu: return pointwise::Relu().df(gradient, saved);
+    case Activation::gelu: return pointwise::Gelu().df(gradient, saved);
+    case Activation::gelu_tanh: return pointwise::GeluTanh().df(gradient, saved);
+    default: return gradient;
   }
 }
 

@@ -186,9 +186,9 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
     const int r = i / tile, c = i % tile;
     const std::int64_t row = row0 + r, column = column0 + c;
     if (row >= g.m || column >= g.n) continue;
-    float v[4];  // read at once: one by one, four neighbouring threads would use the same bank
+    // Read at once: one by one, four neighbouring threads would use the same bank.
     const float4 four = *reinterpret_cast<const float4*>(result + r * padded + c);
-    v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
+    const float v[4] = {four.x, four.y, four.z, four.w};
     if (!partial) {
       finish_four<T>(g, item, row, column, v);
     } else {

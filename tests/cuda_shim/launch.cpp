@@ -83,14 +83,14 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
     sticky = std::exchange(planned, cudaSuccess);
     return result(sticky);
   }
-  ++launch_count;
   if (!from_ptx.run) from_ptx = ptx::thread_of(kernel, arguments);
+  if (from_ptx.most_threads != 0 && count > from_ptx.most_threads) {
+    return refuse(
+        cudaErrorInvalidValue, kernel,
+        std::to_string(count) + " threads, where __launch_bounds__ allows " + std::to_string(from_ptx.most_threads));
+  }
+  ++launch_count;
   if (from_ptx.run) {
-    if (from_ptx.most_threads != 0 && count > from_ptx.most_threads) {
-      return refuse(
-          cudaErrorInvalidValue, kernel,
-          std::to_string(count) + " threads, where __launch_bounds__ allows " + std::to_string(from_ptx.most_threads));
-    }
     return enqueue(stream, [&kernel, from = std::move(from_ptx), shape] { ptx::run_grid(kernel, from, shape); });
   }
   return enqueue(stream, [&kernel, thread = std::move(thread), shape] { run_grid(kernel, thread, shape); });

@@ -121,18 +121,10 @@ void execute(const Function& f, char* parameters, Memory& memory) {
   for (const Relocation& r : f.relocations) {
     std::uint64_t base = 0;
     switch (r.base) {
-      case Base::shared:
-        base = shared_address(dynamic_shared());
-        break;
-      case Base::dynamic_shared:
-        base = shared_address(dynamic_shared()) + (f.shared_bytes + 15) / 16 * 16;
-        break;
-      case Base::parameters:
-        base = reinterpret_cast<std::uintptr_t>(parameters);
-        break;
-      case Base::local:
-        base = reinterpret_cast<std::uintptr_t>(own);
-        break;
+      case Base::shared: base = shared_address(dynamic_shared()); break;
+      case Base::dynamic_shared: base = shared_address(dynamic_shared()) + (f.shared_bytes + 15) / 16 * 16; break;
+      case Base::parameters: base = reinterpret_cast<std::uintptr_t>(parameters); break;
+      case Base::local: base = reinterpret_cast<std::uintptr_t>(own); break;
     }
     values[r.slot] = base + static_cast<std::uint64_t>(r.offset);
   }

@@ -26,16 +26,14 @@ Thread thread_of(const Kernel& kernel, const Argument* arguments);
 // Of a kernel in this text, which is kept.
 Thread thread_of(const std::string& text, std::string_view kernel, const Argument* arguments);
 
-}  // namespace cuda_shim::ptx
-namespace cuda_shim {
-// As launch of shim.h, with the PTX of a kernel that is not one of the folder's.
-cudaError_t launch(cudaStream_t stream, const void* kernel, const Argument* arguments, std::function<void()> thread,
-                   const Shape& shape, ptx::Thread from_ptx);
-}  // namespace cuda_shim
-namespace cuda_shim::ptx {
-
 // Runs a grid of its threads, with denormal numbers, which a GPU keeps and Mantissa's threads flush to zero.
 // `shape` is the launch's own.
 void run_grid(const Kernel& kernel, const Thread& thread, Shape shape);
 
 }  // namespace cuda_shim::ptx
+
+namespace cuda_shim {
+// As launch of shim.h, with the PTX of a kernel that is not one of the folder's.
+cudaError_t launch(cudaStream_t stream, const void* kernel, const Argument* arguments, std::function<void()> thread,
+                   const Shape& shape, ptx::Thread from_ptx);
+}  // namespace cuda_shim

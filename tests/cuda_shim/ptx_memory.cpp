@@ -63,22 +63,13 @@ void load_or_store(const Statement& s, Instruction& i) {
   i.list = registers.list;
   if ((s.has("v2") ? 2u : s.has("v4") ? 4u : 0u) != i.list.size()) fail_unknown(s);
   with_type(s.type(), [&]<class T>(T) {
+    const auto use = [&]<Where w>() { i.step = loads ? &load<w, T> : &store<w, T>; };
     switch (where(s, memory)) {
-      case Where::host:
-        i.step = loads ? &load<Where::host, T> : &store<Where::host, T>;
-        break;
-      case Where::local:
-        i.step = loads ? &load<Where::local, T> : &store<Where::local, T>;
-        break;
-      case Where::shared:
-        i.step = loads ? &load<Where::shared, T> : &store<Where::shared, T>;
-        break;
-      case Where::parameters:
-        i.step = loads ? &load<Where::parameters, T> : &store<Where::parameters, T>;
-        break;
-      case Where::call:
-        i.step = loads ? &load<Where::call, T> : &store<Where::call, T>;
-        break;
+      case Where::host: return use.template operator()<Where::host>();
+      case Where::local: return use.template operator()<Where::local>();
+      case Where::shared: return use.template operator()<Where::shared>();
+      case Where::parameters: return use.template operator()<Where::parameters>();
+      case Where::call: return use.template operator()<Where::call>();
     }
   });
 }

@@ -14,8 +14,8 @@
 
 #include "core/error.h"
 #include "cuda/check.h"
-#include "cuda/runtime.h"
 #include "cuda/library/nvrtc.h"
+#include "cuda/runtime.h"
 #include "tests/cuda_shim/ptx.h"
 #include "tests/cuda_shim/shim.h"
 
