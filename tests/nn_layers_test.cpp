@@ -14,7 +14,7 @@
 #include "nn/shape.h"
 #include "nn/transformer.h"
 #include "tests/catch_compat.h"
-#include "tests/testing.h"
+#include "tests/formula_inputs.h"
 
 using namespace mantissa;
 
@@ -28,34 +28,6 @@ using namespace mantissa::test;
 
 namespace {
 
-constexpr Tolerance printed{1e-10, 1e-11};  // the golden numbers have twelve decimals
-
-// sin(start), sin(start + 1), ...
-Tensor ramp(const Dims& sizes, double start = 0) {
-  Tensor t = Tensor::allocate(sizes, f64);
-  for (std::int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = std::sin(start + static_cast<double>(i));
-  return t;
-}
-// Sets parameter i of a module to half of ramp(10 i).
-template <class M> M filled(M module) {
-  nn::to(module, f64);
-  const NoGrad no_grad;
-  double start = 0;
-  for (Tensor p : nn::parameters(module)) {
-    p.copy_(ramp(p.sizes(), start) * 0.5);
-    start += 10;
-  }
-  return module;
-}
-void check_golden(const Tensor& got, const std::vector<double>& expected) {
-  CHECK(difference(flatten(got), from_data(expected, {static_cast<std::int64_t>(expected.size())}), printed) == "");
-}
-std::vector<std::string> names_of(nn::ModuleRef module) {
-  std::vector<std::string> names;
-  for (const auto& entry : nn::state_dict(module)) names.push_back(entry.first);
-  return names;
-}
-using Names = std::vector<std::string>;
 template <class M> void check_clone(const M& module) {
   const M copy = module.clone();
   const auto a = nn::state_dict(module), b = nn::state_dict(copy);
