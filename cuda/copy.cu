@@ -3,6 +3,7 @@
 #include "core/kernel.h"
 #include "core/visit_word.h"
 #include "cuda/elementwise.cuh"
+#include "cuda/transpose.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
@@ -83,6 +84,8 @@ void copy_on_device(const View& y, const View& x) {
   }
   const View* inputs[] = {&x};
   const ElementwiseLoop loop = plan_elementwise(y, inputs);
+  if (can_transpose(loop))
+    return for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) { transpose(part); }, nullptr);
   if (x.dtype == y.dtype && x.device.is_cuda()) return copy_words(loop);
   const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
   const bool small = x.dtype == u8 || x.dtype == boolean;  // exact in f32

@@ -23,35 +23,26 @@ template <class F, class C, int arity> __device__ inline C call_formula(const F&
 
 // Packs of eight. Innermost strides are 1, or 0 for a broadcast operand.
 template <class F, class C, int arity> __global__ void pack_kernel(F f, Walk<arity> walk) {
-  const unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * pack;
-  if (first >= walk.count) return;
-  std::int64_t at[arity + 1];
-  walk.offsets(first, at);
+  const Share share = walk.share();
+  if (share.count == 0) return;
+  Quads at[arity + 1];
+  walk.offsets(share.at, at);
   const auto& out = walk.operand[0];
-  if (walk.count - first < pack) {  // the last few elements, one at a time
-    for (unsigned j = 0; first + j < walk.count; ++j) {
+  if (share.count < pack) {  // the last few elements, one at a time
+    for (int j = 0; j < share.count; ++j) {
       C v[arity];
 #pragma unroll
       for (int k = 0; k < arity; ++k) {
         const auto& o = walk.operand[k + 1];
-        v[k] = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at[k + 1] + j * o.strides[0]);
+        v[k] = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at[k + 1].first + j * o.strides[0]);
       }
-      store_element(out.data, out.dtype, at[0] + j, call_formula<F, C, arity>(f, v));
+      store_element(out.data, out.dtype, at[0].first + j, call_formula<F, C, arity>(f, v));
     }
     return;
   }
   C x[arity][pack], y[pack];
 #pragma unroll
-  for (int k = 0; k < arity; ++k) {
-    const auto& o = walk.operand[k + 1];
-    if (o.constant || o.strides[0] == 0) {
-      const C v = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at[k + 1]);
-#pragma unroll
-      for (int j = 0; j < pack; ++j) x[k][j] = v;
-    } else {
-      load_pack(x[k], o.data, o.dtype, at[k + 1]);
-    }
-  }
+  for (int k = 0; k < arity; ++k) load_operand(x[k], walk.operand[k + 1], at[k + 1]);
 #pragma unroll
   for (int j = 0; j < pack; ++j) {
     C v[arity];

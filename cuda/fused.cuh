@@ -25,38 +25,31 @@ template <class F, class... P> __device__ inline F formula(P... parameters) {
   return f;
 }
 
-// Eight neighbours per thread, like pack_kernel in cuda/elementwise.cuh.
+// Eight elements per thread, like pack_kernel in cuda/elementwise.cuh.
 template <class P, class C> __device__ inline void fused_packs(const Walk<P::outputs + P::inputs - 1>& walk) {
-  const unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * pack;
-  if (first >= walk.count) return;
-  std::int64_t at[P::outputs + P::inputs];
-  walk.offsets(first, at);
-  if (walk.count - first < pack) {  // the last few elements, one at a time
-    for (unsigned j = 0; first + j < walk.count; ++j) {
+  const Share share = walk.share();
+  if (share.count == 0) return;
+  Quads at[P::outputs + P::inputs];
+  walk.offsets(share.at, at);
+  if (share.count < pack) {  // the last few elements, one at a time
+    for (int j = 0; j < share.count; ++j) {
       C x[P::inputs], y[P::outputs];
 #pragma unroll
       for (int k = 0; k < P::inputs; ++k) {
         const auto& o = walk.operand[P::outputs + k];
-        x[k] = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at[P::outputs + k] + j * o.strides[0]);
+        const std::int64_t here = at[P::outputs + k].first + j * o.strides[0];
+        x[k] = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, here);
       }
       P::template run<C>(x, y);
 #pragma unroll
-      for (int k = 0; k < P::outputs; ++k) store_element(walk.operand[k].data, walk.operand[k].dtype, at[k] + j, y[k]);
+      for (int k = 0; k < P::outputs; ++k)
+        store_element(walk.operand[k].data, walk.operand[k].dtype, at[k].first + j, y[k]);
     }
     return;
   }
   C x[P::inputs][pack], y[P::outputs][pack];
 #pragma unroll
-  for (int k = 0; k < P::inputs; ++k) {
-    const auto& o = walk.operand[P::outputs + k];
-    if (o.constant || o.strides[0] == 0) {
-      const C v = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at[P::outputs + k]);
-#pragma unroll
-      for (int j = 0; j < pack; ++j) x[k][j] = v;
-    } else {
-      load_pack(x[k], o.data, o.dtype, at[P::outputs + k]);
-    }
-  }
+  for (int k = 0; k < P::inputs; ++k) load_operand(x[k], walk.operand[P::outputs + k], at[P::outputs + k]);
 #pragma unroll
   for (int j = 0; j < pack; ++j) {
     C in[P::inputs], out[P::outputs];

@@ -35,13 +35,13 @@ template <class C, class F>
 __global__ void __launch_bounds__(block_size) transform(TensorList<GradientView> list, F f) {
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
-  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
-  if (i >= g.numel) return;
-  const bool whole = i + pack <= g.numel && is_aligned(g.data);
+  const Share share = share_of_chunk(begin, g.numel, g.dtype == f32);
+  if (share.count == 0) return;
+  const bool aligned = is_aligned(g.data);
   C v[pack];
-  load_eight(v, g.data, g.dtype, i, g.numel, whole);
+  load_share(v, g.data, g.dtype, share, aligned);
   for (int k = 0; k < pack; ++k) v[k] = f(v[k]);
-  store_eight(g.data, g.dtype, i, g.numel, whole, v);
+  store_share(g.data, g.dtype, share, aligned, v);
 }
 template <class F> void transform_all(const char* name, std::span<const GradientView> gradients, const F& f) {
   for_lists(
@@ -93,16 +93,16 @@ __global__ void __launch_bounds__(block_size)
   __shared__ double scratch[32];
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
-  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
+  const Share share = share_of_chunk(begin, g.numel, g.dtype == f32);
   double squares = 0, largest = 0, infs = 0, nans = 0;
-  if (i < g.numel) {
-    const bool whole = i + pack <= g.numel && is_aligned(g.data);
+  if (share.count > 0) {
+    const bool aligned = is_aligned(g.data);
     const Unscale unscale{scale};
     C v[pack];
-    load_eight(v, g.data, g.dtype, i, g.numel, whole);
+    load_share(v, g.data, g.dtype, share, aligned);
     for (int k = 0; k < pack; ++k) v[k] = unscale(v[k]);
-    if (write) store_eight(g.data, g.dtype, i, g.numel, whole, v);
-    for (int k = 0; k < pack && i + k < g.numel; ++k) {
+    if (write) store_share(g.data, g.dtype, share, aligned, v);
+    for (int k = 0; k < pack && k < share.count; ++k) {
       // After rounding: an f16 may have become infinite.
       const double x = g.dtype == f16    ? static_cast<double>(static_cast<float>(Half(static_cast<float>(v[k]))))
                        : g.dtype == bf16 ? static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(v[k]))))
@@ -150,12 +150,12 @@ __global__ void __launch_bounds__(block_size)
   __shared__ double scratch[32];
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
-  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
+  const Share share = share_of_chunk(begin, g.numel, g.dtype == f32);
   double mine = 0;
-  if (i < g.numel) {
+  if (share.count > 0) {
     C v[pack];
-    load_eight(v, g.data, g.dtype, i, g.numel, i + pack <= g.numel && is_aligned(g.data));
-    for (int k = 0; k < pack && i + k < g.numel; ++k) {
+    load_share(v, g.data, g.dtype, share, is_aligned(g.data));
+    for (int k = 0; k < pack && k < share.count; ++k) {
       const double x = static_cast<double>(v[k]), size = x < 0 ? -x : x;
       if (kind == NormKind::two) mine += x * x;
       else if (kind == NormKind::one) mine += size;

@@ -1,6 +1,6 @@
 // Group norm: x [N, C, ...] normalized over a group's channels and all dimensions after them, then scaled and shifted
 // per channel. A group of a sample is a row (cuda/rows.cuh) of `each` channels with `inner` elements; a slot of the row
-// is within one channel. Channels-last images are copied into rows and back.
+// is within one channel, and so its elements are neighbours. Channels-last images are copied into rows and back.
 //
 // The gradient reads g and x once if rows fit into registers: each slot leaves its sums in shared memory; from these
 // come the channels' sums, and from those the row's sums and one sample's gradients of weight and bias. A second kernel
@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(most_row_threads)
   const RowStatistics<C> s = statistics_of(row, true, eps, scratch);
   if (threadIdx.x == 0) means[at] = s.mean, inv_stds[at] = s.inv_std;
   const std::int64_t first = groups.first_channel(at);
-  row.each([&](int j, const C(&v)[1][width]) {
-    const std::int64_t c = first + groups.channel_of(j);
+  row.each([&](const Quads& j, const C(&v)[1][width]) {
+    const std::int64_t c = first + groups.channel_of(static_cast<int>(j.first));
     const C scale = weight ? s.inv_std * weight[c] : s.inv_std, shift = bias ? bias[c] : C(0);
     C out[width];
 #pragma unroll
@@ -107,10 +107,10 @@ __global__ void __launch_bounds__(most_row_threads)
     const int slots = n / width, slots_each = inner / width;
     MANTISSA_SHARED(C, shared);
     C* slot_sums = shared + static_cast<int>(threadIdx.y) * 2 * slots;
-    row.each([&](int j, const C(&v)[2][width]) {
+    row.each([&](const Quads& j, const C(&v)[2][width]) {
       C sums[2] = {};
       add(sums, v);
-      slot_sums[j / width] = sums[0], slot_sums[slots + j / width] = sums[1];
+      slot_sums[j.first / width] = sums[0], slot_sums[slots + j.first / width] = sums[1];
     });
     wait_for_row();
     // One warp per channel with many slots, otherwise one thread per channel.
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(most_row_threads)
   }
   sum_over_row(of_u, scratch);
   const C mean_u_hat = of_u[0] / C(n), mean_u = of_u[1] / C(n);
-  row.each([&](int j, const C(&v)[2][width]) {
-    const C w = weight ? weight[first + groups.channel_of(j)] : C(1);
+  row.each([&](const Quads& j, const C(&v)[2][width]) {
+    const C w = weight ? weight[first + groups.channel_of(static_cast<int>(j.first))] : C(1);
     C out[width];
 #pragma unroll
     for (int k = 0; k < width; ++k) out[k] = inv_std * (v[0][k] * w - mean_u - (v[1][k] - mean) * inv_std * mean_u_hat);

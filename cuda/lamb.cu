@@ -23,25 +23,25 @@ __global__ void __launch_bounds__(block_size)
   const ParameterView& v = list.find(&begin);
   const auto update = update_of<C>(hyper, v);
   const auto factors = reading.factors<C>();
-  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
+  const Share share = share_of_chunk(begin, v.numel, is_wide(v));
   double values = 0, directions = 0;
-  if (i < v.numel) {
-    const bool whole = i + pack <= v.numel && is_aligned<2>(v);
+  if (share.count > 0) {
+    const bool aligned = is_aligned<2>(v);
     C value[pack], gradient[pack], state[2][pack];
-    load_eight(value, v.value, v.dtype, i, v.numel, whole);
-    load_eight(gradient, v.gradient, v.gradient_dtype, i, v.numel, whole);
-    for (int k = 0; k < 2; ++k) load_eight(state[k], v.state[k], v.state_dtype, i, v.numel, whole);
+    load_share(value, v.value, v.dtype, share, aligned);
+    load_share(gradient, v.gradient, v.gradient_dtype, share, aligned);
+    for (int k = 0; k < 2; ++k) load_share(state[k], v.state[k], v.state_dtype, share, aligned);
     for (int e = 0; e < pack; ++e) {
       C s[2] = {state[0][e], state[1][e]};
       update.moments(factors(gradient[e]), s);
       state[0][e] = s[0];
       state[1][e] = s[1];
-      if (i + e >= v.numel) continue;
+      if (e >= share.count) continue;
       const double p = static_cast<double>(value[e]), d = static_cast<double>(update.direction(value[e], s));
       values += p * p;
       directions += d * d;
     }
-    for (int k = 0; k < 2; ++k) store_state(v, k, i, whole, state[k]);
+    for (int k = 0; k < 2; ++k) store_state(v, k, share, aligned, state[k]);
   }
   values = fold_block<Sum>(values, scratch);
   directions = fold_block<Sum>(directions, scratch);
@@ -71,18 +71,18 @@ __global__ void __launch_bounds__(block_size)
   const ParameterView& v = list.find(&begin);
   const auto update = update_of<C>(hyper, v);
   const C rate = static_cast<C>(rates[&v - list.tensor]);
-  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
-  if (i >= v.numel) return;
-  const bool whole = i + pack <= v.numel && is_aligned<2>(v);
+  const Share share = share_of_chunk(begin, v.numel, is_wide(v));
+  if (share.count == 0) return;
+  const bool aligned = is_aligned<2>(v);
   C value[pack], state[2][pack];
-  load_eight(value, v.value, v.dtype, i, v.numel, whole);
-  for (int k = 0; k < 2; ++k) load_eight(state[k], v.state[k], v.state_dtype, i, v.numel, whole);
+  load_share(value, v.value, v.dtype, share, aligned);
+  for (int k = 0; k < 2; ++k) load_share(state[k], v.state[k], v.state_dtype, share, aligned);
   for (int e = 0; e < pack; ++e) {
     const C s[2] = {state[0][e], state[1][e]};
     value[e] -= rate * update.direction(value[e], s);
   }
-  store_eight(v.value, v.dtype, i, v.numel, whole, value);
-  if (v.shadow) store_eight(v.shadow, v.shadow_dtype, i, v.numel, whole, value);
+  store_share(v.value, v.dtype, share, aligned, value);
+  if (v.shadow) store_share(v.shadow, v.shadow_dtype, share, aligned, value);
 }
 
 template <class C>

@@ -39,8 +39,9 @@ __global__ void find_factors(C* factors, const std::int64_t* target, const C* we
 template <class C, int width, int held>
 __global__ void __launch_bounds__(most_row_threads)
 loss_rows(C* losses, RowOperand x, const std::int64_t* target, const C* weight, const C* factors, std::int64_t rows,
-          int n, std::int64_t ignore, C smoothing, bool gradient) {
+          RowShape shape, std::int64_t ignore, C smoothing, bool gradient) {
   __shared__ C scratch[32];
+  const int n = shape.n;
   const std::int64_t at = this_row();
   if (at >= rows) return;
   const std::int64_t label = target[at];
@@ -55,14 +56,14 @@ loss_rows(C* losses, RowOperand x, const std::int64_t* target, const C* weight, 
   const C chosen = load_element<C>(x.data, x.dtype, at * n + label);  // before any thread overwrites it
   if (blockDim.x == 32) __syncwarp();
   else __syncthreads();
-  Row<C, width, held, 1> row({x}, at, n);
+  Row<C, width, held, 1> row({x}, at, shape);
   const typename Row<C, width, held, 1>::Exponentials e = row.exponentials(scratch);
   const C largest = e.largest, log_sum = std::log(e.sum), share = smoothing / C(n), unit = factors[2];
   const C on_label = (C(1) - smoothing) * (weight ? weight[label] : C(1));
   C costs = 0;  // the label-smoothing cost, without the log-sum-exp
   if (smoothing > C(0)) {
-    row.each([&](int j, const C (&v)[1][width]) {
-      for (int k = 0; k < width; ++k) costs += (weight ? weight[j + k] : C(1)) * (largest - v[0][k]);
+    row.each([&](const Quads& j, const C (&v)[1][width]) {
+      for (int k = 0; k < width; ++k) costs += (weight ? weight[j[k]] : C(1)) * (largest - v[0][k]);
     });
     costs = row.template folded<Sum>(costs, scratch);
   }
@@ -73,13 +74,14 @@ loss_rows(C* losses, RowOperand x, const std::int64_t* target, const C* weight, 
   }
   if (!gradient) return;
   const C on_power = (on_label + share * factors[1]) * unit / e.sum, on_class = share * unit;
-  row.each([&](int j, const C (&v)[1][width]) {
+  row.each([&](const Quads& j, const C (&v)[1][width]) {
+    const int place = index_in_slot<width>(j, label);
     C out[width];
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      const C w = smoothing > C(0) && weight ? weight[j + k] : C(1);
+      const C w = smoothing > C(0) && weight ? weight[j[k]] : C(1);
       out[k] = std::exp(v[0][k] - largest) * on_power - w * on_class;
-      if (j + k == label) out[k] -= on_label * unit;
+      if (k == place) out[k] -= on_label * unit;
     }
     store_slot(x, row.start + j, out);
   });
@@ -112,8 +114,8 @@ void linear_cross_entropy_rows(const View& losses, const View& logits, const Vie
   const RowPlan plan = plan_rows(classes, {logits}, factors.dtype);
   visit_rows(factors.dtype, plan, [&]<class C, int width, int held>() {
     launch("linear_cross_entropy", loss_rows<C, width, held>, grid_of(plan, rows), losses.as<C>(), operand(logits),
-           target.as<std::int64_t>(), weight.as<C>(), factors.as<C>(), rows, classes, o.ignore_index, o.label_smoothing,
-           gradient);
+           target.as<std::int64_t>(), weight.as<C>(), factors.as<C>(), rows, plan.shape(classes), o.ignore_index,
+           o.label_smoothing, gradient);
   });
 }
 

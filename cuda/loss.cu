@@ -58,10 +58,10 @@ __global__ void __launch_bounds__(most_row_threads)
   const C largest = e.largest, log_sum = std::log(e.sum);
   C all = 0;
   if (smoothing > C(0)) {
-    row.each([&](int j, const C (&v)[1][width]) {
+    row.each([&](const Quads& j, const C (&v)[1][width]) {
       for (int k = 0; k < width; ++k) {
         const C cost = (largest - v[0][k]) + log_sum;
-        all += labels.weight.data ? load_element<C>(labels.weight.data, labels.weight.dtype, j + k) * cost : cost;
+        all += labels.weight.data ? load_element<C>(labels.weight.data, labels.weight.dtype, j[k]) * cost : cost;
       }
     });
     all = blockDim.x == 32 ? fold_warp<Sum>(all) : fold_block<Sum>(all, scratch);
@@ -118,7 +118,7 @@ template <class C, int width>
 __global__ void __launch_bounds__(most_row_threads)
     cross_entropy_backward_rows(RowOperand dx, RowOperand g, RowOperand x, Labels labels, const C* maxima,
                                 const C* log_sums, const C* total, const C* all_weights, std::int64_t rows, C smoothing,
-                                Reduction reduction) {
+                                Reduction reduction, bool spread) {
   const std::int64_t at = this_row();
   if (at >= rows) return;
   const int n = labels.classes;
@@ -128,15 +128,14 @@ __global__ void __launch_bounds__(most_row_threads)
   const C on_label = counts ? (C(1) - smoothing) * labels.template weight_of<C>(label) * from_row : C(0);
   const C on_softmax = on_label + share * (all_weights ? *all_weights : C(n)) * from_row, on_class = share * from_row;
   const C largest = maxima[at], log_sum = log_sums[at];
-  Row<C, width, 0, 1> row({x}, at, n);
+  Row<C, width, 0, 1> row({x}, at, {n, spread});
   const bool weighted = smoothing > C(0) && labels.weight.data;
-  row.each([&](int j, const C (&v)[1][width]) {
-    const std::int64_t after = label - j;  // where the label is in this pack
-    const int place = counts && after >= 0 && after < width ? static_cast<int>(after) : -1;
+  row.each([&](const Quads& j, const C (&v)[1][width]) {
+    const int place = counts ? index_in_slot<width>(j, label) : -1;
     C out[width];
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      const C w = weighted ? load_element<C>(labels.weight.data, labels.weight.dtype, j + k) : C(1);
+      const C w = weighted ? load_element<C>(labels.weight.data, labels.weight.dtype, j[k]) : C(1);
       out[k] = counts ? std::exp((v[0][k] - largest) - log_sum) * on_softmax - w * on_class : C(0);
       if (k == place) out[k] -= on_label;
     }
@@ -244,7 +243,7 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
     launch("cross_entropy_backward", cross_entropy_backward_rows<C, width>, grid_of(plan, rows), operand(out.view),
            operand(grad.view), operand(in.view), labels_of(label.view, w.view, o.ignore_index, classes),
            maxima.view.as<C>(), log_sums.view.as<C>(), total.as<C>(), all_weights, rows, o.label_smoothing,
-           o.reduction);
+           o.reduction, plan.spread);
   });
   out.finish();
 }

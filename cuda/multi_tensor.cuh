@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/multi_tensor.h"
+#include "cuda/elementwise.h"
 #include "cuda/launch.cuh"
 #include "cuda/vec.cuh"
 
@@ -61,17 +62,20 @@ template <class V> Grid grid_of(const TensorList<V>& list) {
 
 __device__ inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-// Elements i .. i + 7 of a tensor of n; those beyond the end are skipped.
-template <class C>
-__device__ inline void load_eight(C (&to)[pack], const void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole) {
-  if (whole) return load_pack(to, p, t, i);
-  for (int k = 0; k < pack; ++k) to[k] = i + k < n ? load_element<C>(p, t, i + k) : C(0);
+// This thread's part of its block's chunk. It is moved as a pack if the tensor is aligned.
+__device__ inline Share share_of_chunk(std::int64_t begin, std::int64_t numel, bool spread) {
+  const std::int64_t rest = numel - begin;
+  return share_of(threadIdx.x, begin, static_cast<unsigned>(rest < chunk ? rest : chunk), spread);
 }
 template <class C>
-__device__ inline void store_eight(void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole,
-                                   const C (&from)[pack]) {
-  if (whole) return store_pack(p, t, i, from);
-  for (int k = 0; k < pack && i + k < n; ++k) store_element(p, t, i + k, from[k]);
+__device__ inline void load_share(C (&to)[pack], const void* p, Dtype t, const Share& share, bool aligned) {
+  if (aligned && share.count == pack && has_packs(dtype_of<C>, t)) return load_pack(to, p, t, share.at);
+  for (int k = 0; k < pack; ++k) to[k] = k < share.count ? load_element<C>(p, t, share.at[k]) : C(0);
+}
+template <class C>
+__device__ inline void store_share(void* p, Dtype t, const Share& share, bool aligned, const C (&from)[pack]) {
+  if (aligned && share.count == pack && has_packs(dtype_of<C>, t)) return store_pack(p, t, share.at, from);
+  for (int k = 0; k < pack && k < share.count; ++k) store_element(p, t, share.at[k], from[k]);
 }
 
 }  // namespace mantissa::cuda_backend

@@ -15,17 +15,17 @@ namespace {
 // Replaces x with x + delta, rounded as when stored. Everything is read before anything is written.
 template <class C, int width, int held>
 __device__ inline void add_to_row(Row<C, width, held, 1>& row, const RowOperand& delta, const RowOperand& sum) {
-  const auto finish = [&](int j, C (&v)[width], const C (&d)[width]) {
+  const auto finish = [&](const Quads& j, C (&v)[width], const C (&d)[width]) {
 #pragma unroll
     for (int k = 0; k < width; ++k) v[k] = rounded_to(sum.dtype, v[k] + d[k]);
     store_slot(sum, row.start + j, v);
   };
   if constexpr (held > 0) {
     C d[held][width];
-    each_slot(row, [&](int s, int j, C(&)[1][width]) { load_slot(d[s], delta, row.start + j); });
-    each_slot(row, [&](int s, int j, C(&v)[1][width]) { finish(j, v[0], d[s]); });
+    row.each_held([&](int s, const Quads& j, C(&)[1][width]) { load_slot(d[s], delta, row.start + j); });
+    row.each_held([&](int s, const Quads& j, C(&v)[1][width]) { finish(j, v[0], d[s]); });
   } else {
-    row.each([&](int j, C(&v)[1][width]) {
+    row.each([&](const Quads& j, C(&v)[1][width]) {
       C d[width];
       load_slot(d, delta, row.start + j);
       finish(j, v[0], d);
@@ -38,18 +38,18 @@ __device__ inline void add_to_row(Row<C, width, held, 1>& row, const RowOperand&
 template <class C, int width, int held, bool adds>
 __global__ void __launch_bounds__(most_row_threads)
     norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand sum, RowOperand x, RowOperand delta, RowOperand weight,
-              RowOperand bias, std::int64_t rows, int n, C eps) {
+              RowOperand bias, std::int64_t rows, RowShape shape, C eps) {
   __shared__ C scratch[96];
   const std::int64_t at = this_row();
   if (at >= rows) return;
-  Row<C, width, held, 1> row({x}, at, n);
+  Row<C, width, held, 1> row({x}, at, shape);
   if constexpr (adds) add_to_row(row, delta, sum);
   const RowStatistics<C> s = statistics_of(row, means != nullptr, eps, scratch);
   if (threadIdx.x == 0) {
     if (means) means[at] = s.mean;
     inv_stds[at] = s.inv_std;
   }
-  row.each([&](int j, const C(&v)[1][width]) {
+  row.each([&](const Quads& j, const C(&v)[1][width]) {
     C w[width], b[width], out[width];
     if (weight.data) load_slot(w, weight, j);
     if (bias.data) load_slot(b, bias, j);
@@ -73,7 +73,8 @@ template <bool centred, class C> struct Statistics {
     else return C(0);
   }
 };
-template <class C, int width> __device__ inline void load_weight(C (&w)[width], const RowOperand& weight, int j) {
+template <class C, int width>
+__device__ inline void load_weight(C (&w)[width], const RowOperand& weight, const Quads& j) {
   if (weight.data) return load_slot(w, weight, j);
 #pragma unroll
   for (int k = 0; k < width; ++k) w[k] = C(1);
@@ -92,12 +93,12 @@ __device__ inline void add_rounded(C (&dx)[width], const C (&arrived)[width], Dt
 
 // Stores to dx and, if present, to `rounded`, with the same code, because stores of any dtype are long.
 template <class C, int width>
-__device__ inline void store_both(const RowOperand& dx, const RowOperand& rounded, std::int64_t i,
+__device__ inline void store_both(const RowOperand& dx, const RowOperand& rounded, const Quads& at,
                                   const C (&from)[width]) {
 #pragma unroll 1
   for (int k = 0; k < 2; ++k) {
     const RowOperand to{k == 0 ? dx.data : rounded.data, k == 0 ? dx.dtype : rounded.dtype};
-    if (to.data) store_slot(to, i, from);
+    if (to.data) store_slot(to, at, from);
   }
 }
 
@@ -106,20 +107,22 @@ template <bool centred, class C, int width, int held>
 __global__ void __launch_bounds__(most_summing_threads<held>)
     norm_backward_stretches(RowOperand dx, RowOperand rounded, RowOperand g, RowOperand x, RowOperand weight,
                             RowOperand arrived, Statistics<centred, C> statistics, C* partial, std::int64_t rows,
-                            int n, std::int64_t stretch) {
+                            RowShape shape, std::int64_t stretch) {
+  const int n = shape.n;
   constexpr int columns = centred ? 2 : 1, slots = 32 * few_slots * width;
   __shared__ C scratch[64], joined[columns * slots];
   C sums[columns][held][width] = {};
   const std::int64_t first = std::int64_t{blockIdx.x} * stretch, last = first + stretch < rows ? first + stretch : rows;
   for (std::int64_t at = first + threadIdx.y; at < last; at += blockDim.y) {
-    Row<C, width, held, 2> row({g, x}, at, n);
+    Row<C, width, held, 2> row({g, x}, at, shape);
     constexpr bool early = held == few_slots;  // if registers allow, all reads of a row are issued together
     C more[early ? held : 1][width];
     if (early && arrived.data)
-      each_slot(row, [&](int s, int j, C(&)[2][width]) { load_slot(more[early ? s : 0], arrived, row.start + j); });
+      row.each_held(
+          [&](int s, const Quads& j, C(&)[2][width]) { load_slot(more[early ? s : 0], arrived, row.start + j); });
     const C mean = statistics.mean(at), inv_std = statistics.inv_stds[at];
     C of_u[columns] = {};  // sums of u * hat and of u
-    each_slot(row, [&](int s, int j, C(&v)[2][width]) {
+    row.each_held([&](int s, const Quads& j, C(&v)[2][width]) {
       C w[width];
       load_weight(w, weight, j);
 #pragma unroll
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
     });
     sum_over_row(of_u, scratch);
     const C mean_u_hat = of_u[0] / C(n), mean_u = centred ? of_u[columns - 1] / C(n) : C(0);
-    each_slot(row, [&](int s, int j, const C(&v)[2][width]) {
+    row.each_held([&](int s, const Quads& j, const C(&v)[2][width]) {
       C out[width];
 #pragma unroll
       for (int k = 0; k < width; ++k) out[k] = inv_std * (v[0][k] - mean_u - v[1][k] * mean_u_hat);
@@ -153,18 +156,18 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
       for (int i = 0; i < columns; ++i) {
 #pragma unroll
         for (int s = 0; s < held; ++s) {
-          const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
-          if (j >= n) continue;
-          C* sum = joined + i * slots + j;
+          Quads at;
+          if (!shape.find<width>(s * static_cast<int>(blockDim.x) * width, &at)) continue;
+          C* sum = joined + i * slots;
           if (turn > 0) {
 #pragma unroll
-            for (int k = 0; k < width; ++k) sums[i][s][k] += sum[k];
+            for (int k = 0; k < width; ++k) sums[i][s][k] += sum[at[k]];
           }
           if (turn + 1 == blockDim.y) {
-            store_slot(to, std::int64_t{i} * n + j, sums[i][s]);
+            store_slot(to, std::int64_t{i} * n + at, sums[i][s]);
           } else {
 #pragma unroll
-            for (int k = 0; k < width; ++k) sum[k] = sums[i][s][k];
+            for (int k = 0; k < width; ++k) sum[at[k]] = sums[i][s][k];
           }
         }
       }
@@ -177,14 +180,16 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
 template <bool centred, class C, int width>
 __global__ void __launch_bounds__(most_row_threads, 3)
     norm_backward_rows(RowOperand dx, RowOperand rounded, RowOperand g, RowOperand x, RowOperand weight,
-                       RowOperand arrived, Statistics<centred, C> statistics, std::int64_t rows, int n) {
+                       RowOperand arrived, Statistics<centred, C> statistics, std::int64_t rows,
+                       RowShape shape) {
   __shared__ C scratch[64];
+  const int n = shape.n;
   const std::int64_t at = this_row();
   if (at >= rows) return;
-  Row<C, width, 0, 2> row({g, x}, at, n);
+  Row<C, width, 0, 2> row({g, x}, at, shape);
   const C mean = statistics.mean(at), inv_std = statistics.inv_stds[at];
   C of_u[2] = {};
-  row.each([&](int j, const C(&v)[2][width]) {
+  row.each([&](const Quads& j, const C(&v)[2][width]) {
     C w[width];
     load_weight(w, weight, j);
 #pragma unroll
@@ -196,7 +201,7 @@ __global__ void __launch_bounds__(most_row_threads, 3)
   });
   sum_over_row(of_u, scratch);
   const C mean_u_hat = of_u[0] / C(n), mean_u = centred ? of_u[1] / C(n) : C(0);
-  row.each([&](int j, const C(&v)[2][width]) {
+  row.each([&](const Quads& j, const C(&v)[2][width]) {
     C w[width], out[width];
     load_weight(w, weight, j);
 #pragma unroll
@@ -251,7 +256,8 @@ void forward(const RowNorm& f) {
   visit_rows(compute, plan, [&]<class C, int width, int held>() {
     const auto run = [&](auto* kernel) {
       launch(name, kernel, grid_of(plan, rows), operand(y.view), f.mean.as<C>(), f.inv_std.as<C>(), operand(sum.view),
-             operand(x.view), operand(delta.view), operand(weight.view), operand(bias.view), rows, f.row, f.eps);
+             operand(x.view), operand(delta.view), operand(weight.view), operand(bias.view), rows,
+             plan.shape(f.row), f.eps);
     };
     if (f.delta) run(&norm_rows<C, width, held, true>);
     else run(&norm_rows<C, width, held, false>);
@@ -315,7 +321,7 @@ template <bool centred> void backward(const RowNormGradient& f) {
       const auto run = [&]<int width, int held>() {
         launch(name, norm_backward_stretches<centred, C, width, held>, grid, operand(dx.view), operand(rounded.view),
                operand(g.view), operand(x.view), operand(weight.view), operand(arrived.view), statistics, partial, rows,
-               n, plan.length);
+               plan.rows.shape(n), plan.length);
       };
       visit_width([&]<int width>() {
         if (plan.held == few_slots) run.template operator()<width, few_slots>();
@@ -329,7 +335,7 @@ template <bool centred> void backward(const RowNormGradient& f) {
       visit_width([&]<int width>() {
         launch(name, norm_backward_rows<centred, C, width>, grid_of(plan.rows, rows), operand(dx.view),
                operand(rounded.view), operand(g.view), operand(x.view), operand(weight.view), operand(arrived.view),
-               statistics, rows, n);
+               statistics, rows, plan.rows.shape(n));
       });
     }
     launch_sums(dweight.view, dbias.view, partial, n, columns, plan.count);

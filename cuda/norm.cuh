@@ -6,16 +6,6 @@
 
 namespace mantissa::cuda_backend {
 
-// Calls f(s, j, v) for the thread's slots of a row that is held in registers: slot number, first element, values.
-template <class C, int width, int held, int inputs, class F>
-__device__ inline void each_slot(Row<C, width, held, inputs>& row, F&& f) {
-#pragma unroll
-  for (int s = 0; s < held; ++s) {
-    const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
-    if (j < row.n) f(s, j, row.v[s]);
-  }
-}
-
 // Sums v[0], v[1], ... over the threads of a row; every thread gets them. scratch: 32 * count elements of shared
 // memory, which may be reused at once. join_warps: the same for values already summed within each warp.
 template <int count, class C> __device__ inline void join_warps(C (&v)[count], C* scratch) {
@@ -61,14 +51,14 @@ template <class C> struct RowStatistics { C mean, inv_std; };
 // precision; one that is not is read once, and the threads' statistics are merged. Without centring the mean is 0.
 template <class C, int width, int held>
 __device__ inline RowStatistics<C> statistics_of(Row<C, width, held, 1>& row, bool centred, C eps, C* scratch) {
-  const C n = C(row.n);
+  const C n = C(row.shape.n);
   if (held > 0 || !centred) {
     const C mean = centred ? row.template fold<Sum>(scratch, [](C v) { return v; }) / n : C(0);
     const C var = row.template fold<Sum>(scratch, [=](C v) { return (v - mean) * (v - mean); }) / n;
     return {mean, C(1) / std::sqrt(var + eps)};
   }
   Spread<C> mine;
-  row.each([&](int, const C(&v)[1][width]) {
+  row.each([&](const Quads&, const C(&v)[1][width]) {
     Spread<C> slot{C(width)};
 #pragma unroll
     for (int k = 0; k < width; ++k) slot.mean += v[0][k];
@@ -112,7 +102,6 @@ void launch_sums(const View& dweight, const View& dbias, const C* partial, std::
   launch("sum_stretches", sum_stretches<C>, grid, operand(dweight), operand(dbias), partial, n, columns, stretches);
 }
 
-inline constexpr std::int64_t longest_row = std::int64_t{1} << 30;
 inline void check_row(std::int64_t n) {
   check(n <= longest_row, "cannot normalise ", n, " elements together on a GPU; at most ", longest_row);
 }

@@ -29,14 +29,21 @@ __device__ inline BFloat16 round_stochastically(float v, std::uint32_t r) {
   return b;
 }
 template <class C>
-__device__ inline void store_state(const ParameterView& v, int k, std::int64_t i, bool whole, const C (&from)[pack]) {
-  if (v.state_dtype != bf16) return store_eight(v.state[k], v.state_dtype, i, v.numel, whole, from);
+__device__ inline void store_state(const ParameterView& v, int k, const Share& share, bool aligned,
+                                   const C (&from)[pack]) {
+  if (v.state_dtype != bf16) return store_share(v.state[k], v.state_dtype, share, aligned, from);
   const std::uint32_t seed =
       static_cast<std::uint32_t>(*v.step) * 0x27d4eb2fu + static_cast<std::uint32_t>(k) * 0x165667b1u;
-  for (int e = 0; e < pack && i + e < v.numel; ++e) {
-    static_cast<BFloat16*>(v.state[k])[i + e] =
-        round_stochastically(static_cast<float>(from[e]), seed + static_cast<std::uint32_t>(i + e) * 0x9e3779b9u);
+  C rounded[pack];
+  for (int e = 0; e < pack; ++e) {
+    const std::uint32_t r = seed + static_cast<std::uint32_t>(share.at[e]) * 0x9e3779b9u;
+    rounded[e] = static_cast<C>(static_cast<float>(round_stochastically(static_cast<float>(from[e]), r)));
   }
+  store_share(v.state[k], bf16, share, aligned, rounded);
+}
+// Whether f32 is read or written, as almost always.
+__device__ inline bool is_wide(const ParameterView& v) {
+  return v.dtype == f32 || v.gradient_dtype == f32 || v.state_dtype == f32;
 }
 
 template <int states> __device__ inline bool is_aligned(const ParameterView& v) {
@@ -73,13 +80,13 @@ __global__ void __launch_bounds__(block_size)
   __syncthreads();
   const Update update = *std::launder(reinterpret_cast<const Update*>(shared_update));
 
-  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
-  if (i >= v.numel) return;
-  const bool whole = i + pack <= v.numel && is_aligned<F::states>(v);
+  const Share share = share_of_chunk(begin, v.numel, is_wide(v));
+  if (share.count == 0) return;
+  const bool aligned = is_aligned<F::states>(v);
   C value[pack], gradient[pack], state[count][pack];
-  load_eight(value, v.value, v.dtype, i, v.numel, whole);
-  load_eight(gradient, v.gradient, v.gradient_dtype, i, v.numel, whole);
-  for (int k = 0; k < F::states; ++k) load_eight(state[k], v.state[k], v.state_dtype, i, v.numel, whole);
+  load_share(value, v.value, v.dtype, share, aligned);
+  load_share(gradient, v.gradient, v.gradient_dtype, share, aligned);
+  for (int k = 0; k < F::states; ++k) load_share(state[k], v.state[k], v.state_dtype, share, aligned);
 #pragma unroll
   for (int e = 0; e < pack; ++e) {
     C s[count];
@@ -87,9 +94,9 @@ __global__ void __launch_bounds__(block_size)
     update(value[e], factors(gradient[e]), s);
     for (int k = 0; k < F::states; ++k) state[k][e] = s[k];
   }
-  for (int k = 0; k < F::states; ++k) store_state(v, k, i, whole, state[k]);
-  store_eight(v.value, v.dtype, i, v.numel, whole, value);
-  if (v.shadow) store_eight(v.shadow, v.shadow_dtype, i, v.numel, whole, value);
+  for (int k = 0; k < F::states; ++k) store_state(v, k, share, aligned, state[k]);
+  store_share(v.value, v.dtype, share, aligned, value);
+  if (v.shadow) store_share(v.shadow, v.shadow_dtype, share, aligned, value);
 }
 
 // Increments step counts after all blocks of an update have read them.

@@ -32,33 +32,35 @@ __global__ void random_kernel(T* y, std::int64_t n, Distribution distribution, d
   }
 }
 
-// Eight elements, from two counters. x is read in logical order; `dense` if it is contiguous, `packs` if both tensors
-// can be moved eight elements at a time. y is contiguous, or (`alike`) has x's strides.
+// Eight elements, from the counters of two quads. x is read in logical order; `dense` if it is contiguous, `packs` if
+// both tensors can be moved eight elements at a time. y is contiguous, or (`alike`) has x's strides.
 template <class C>
 __global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense,
                                bool packs, bool alike, std::int64_t n, float p, C scale, RandomPosition at) {
-  const std::int64_t first = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * pack;
-  if (first >= n) return;
-  const bool whole = packs && first + pack <= n;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * blockDim.x * pack, most = std::int64_t{blockDim.x} * pack;
+  const Share share = share_of(threadIdx.x, begin, static_cast<unsigned>(n - begin < most ? n - begin : most),
+                               x_dtype == f32 || y_dtype == f32);
+  if (share.count == 0) return;
+  const bool whole = packs && share.count == pack;
   C v[pack] = {};
   if (whole) {
-    load_pack(v, x, x_dtype, first);
+    load_pack(v, x, x_dtype, share.at);
   } else {
 #pragma unroll
     for (int i = 0; i < pack; ++i) {
-      if (first + i < n) v[i] = load_element<C>(x, x_dtype, dense ? first + i : walk(first + i));
+      if (i < share.count) v[i] = load_element<C>(x, x_dtype, dense ? share.at[i] : walk(share.at[i]));
     }
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const Philox::Words w = words_at(at, first / 4 + half);
+    const Philox::Words w = words_at(at, share.at[half * 4] / 4);
 #pragma unroll
     for (int i = 0; i < 4; ++i) v[half * 4 + i] = uniform_from_bits(w.v[i]) >= p ? v[half * 4 + i] * scale : C(0);
   }
-  if (whole) return store_pack(y, y_dtype, first, v);
+  if (whole) return store_pack(y, y_dtype, share.at, v);
 #pragma unroll
   for (int i = 0; i < pack; ++i) {
-    if (first + i < n) store_element(y, y_dtype, alike ? walk(first + i) : first + i, v[i]);
+    if (i < share.count) store_element(y, y_dtype, alike ? walk(share.at[i]) : share.at[i], v[i]);
   }
 }
 

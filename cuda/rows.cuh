@@ -1,7 +1,7 @@
 // Kernels that process whole rows: softmax, norms, class losses. A row is assigned to a warp, or to a block if it is
 // long, and is read from memory once: its elements are held in registers until all passes are done. Rows too long for
 // that are read again in every pass. The choice is a template parameter that the algorithm does not see:
-//   rows.each([&](int j, auto& v) { ... })    v[i][k]: elements j .. j + width - 1 of input i
+//   rows.each([&](const Quads& at, auto& v) { ... })    v[i][k]: element at[k] of input i
 #pragma once
 
 #include <algorithm>
@@ -22,55 +22,86 @@ struct RowOperand {
 };
 inline RowOperand operand(const View& v) { return {v.data, v.dtype}; }
 
-template <class C, int width> __device__ inline void load_slot(C (&to)[width], const RowOperand& o, std::int64_t i) {
-  if constexpr (width == pack) load_pack(to, o.data, o.dtype, i);
-  else to[0] = load_element<C>(o.data, o.dtype, i);
+// A slot: a pack, or a single element, at[0].
+template <class C, int width> __device__ inline void load_slot(C (&to)[width], const RowOperand& o, const Quads& at) {
+  if constexpr (width == pack) load_pack(to, o.data, o.dtype, at);
+  else to[0] = load_element<C>(o.data, o.dtype, at.first);
 }
 template <class C, int width>
-__device__ inline void store_slot(const RowOperand& o, std::int64_t i, const C (&from)[width]) {
-  if constexpr (width == pack) store_pack(o.data, o.dtype, i, from);
-  else store_element(o.data, o.dtype, i, from[0]);
+__device__ inline void store_slot(const RowOperand& o, const Quads& at, const C (&from)[width]) {
+  if constexpr (width == pack) store_pack(o.data, o.dtype, at, from);
+  else store_element(o.data, o.dtype, at.first, from[0]);
 }
+// Which of a slot's elements is element i of the row; -1 if none.
+template <int width> __device__ inline int index_in_slot(const Quads& at, std::int64_t i) {
+  constexpr int quad = width == pack ? pack / 2 : width;
+  const std::int64_t first = i - at.first, second = first - at.apart;
+  if (first >= 0 && first < quad) return static_cast<int>(first);
+  return width == pack && second >= 0 && second < quad ? static_cast<int>(quad + second) : -1;
+}
+
+// A row's length, and whether the quads of its packs lie apart.
+struct RowShape {
+  int n;
+  bool spread;
+  __host__ __device__ RowShape(int n, bool spread = false) : n(n), spread(spread) {}
+
+  // This thread's slot among those that begin at `begin`, one for each thread; false if it is beyond the row.
+  template <int width> __device__ bool find(int begin, Quads* at) const {
+    const int thread = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x) * width, rest = n - begin;
+    if constexpr (width == pack) {
+      if (rest <= 0) return false;
+      const Share share = share_of(threadIdx.x, begin, static_cast<unsigned>(rest < all ? rest : all), spread);
+      *at = share.at;
+      return share.count == pack;
+    } else {
+      *at = begin + thread;
+      return thread < rest;
+    }
+  }
+};
 
 // One row of `inputs` tensors. held: slots that each thread keeps in registers; 0: none, every pass reads again.
 template <class C, int width_, int held, int inputs> struct Row {
   static constexpr int width = width_;
   RowOperand from[inputs];
   std::int64_t start;
-  int n;
+  RowShape shape;
   C v[held > 0 ? held : 1][inputs][width];
 
-  __device__ Row(const RowOperand (&operands)[inputs], std::int64_t row, int length) : start(row * length), n(length) {
+  __device__ Row(const RowOperand (&operands)[inputs], std::int64_t row, RowShape shape)
+      : start(row * shape.n), shape(shape) {
 #pragma unroll
     for (int i = 0; i < inputs; ++i) from[i] = operands[i];
+    each_held([&](int s, const Quads& at, C (&)[inputs][width]) { load(v[s], at); });
+  }
+  __device__ void load(C (&to)[inputs][width], const Quads& at) const {
+#pragma unroll
+    for (int i = 0; i < inputs; ++i) load_slot(to[i], from[i], start + at);
+  }
+  // For the slots that this thread holds, of which s is the number.
+  template <class F> __device__ void each_held(F&& f) {
 #pragma unroll
     for (int s = 0; s < held; ++s) {
-      const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
-      if (j < n) load(v[s], j);
+      Quads at;
+      if (shape.find<width>(s * static_cast<int>(blockDim.x) * width, &at)) f(s, at, v[s]);
     }
-  }
-  __device__ void load(C (&to)[inputs][width], int j) const {
-#pragma unroll
-    for (int i = 0; i < inputs; ++i) load_slot(to[i], from[i], start + j);
   }
   template <class F> __device__ void each(F&& f) {
     if constexpr (held > 0) {
-#pragma unroll
-      for (int s = 0; s < held; ++s) {
-        const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
-        if (j < n) f(j, v[s]);
-      }
+      each_held([&](int, const Quads& at, C (&e)[inputs][width]) { f(at, e); });
     } else {
-      for (int j = static_cast<int>(threadIdx.x) * width; j < n; j += static_cast<int>(blockDim.x) * width) {
-        load(v[0], j);
-        f(j, v[0]);
+      Quads at;
+      for (int begin = 0; shape.find<width>(begin, &at); begin += static_cast<int>(blockDim.x) * width) {
+        load(v[0], at);
+        f(at, v[0]);
       }
     }
   }
   // Folds f(v[0], v[1], ...) over the row; every thread gets the result.
   template <class Fold, class F> __device__ C fold(C* scratch, F&& f) {
     C sum = Fold::template identity<C>();
-    each([&](int, const C (&e)[inputs][width]) {
+    each([&](const Quads&, const C (&e)[inputs][width]) {
 #pragma unroll
       for (int k = 0; k < width; ++k) {
         if constexpr (inputs == 1) sum = Fold{}(sum, f(e[0][k]));
@@ -88,7 +119,7 @@ template <class C, int width_, int held, int inputs> struct Row {
   __device__ C exponentiate(C* scratch) {
     static_assert(held > 0);
     const C largest = fold<Max>(scratch, [](C e) { return e; });
-    each([&](int, C (&e)[inputs][width]) {
+    each([&](const Quads&, C (&e)[inputs][width]) {
 #pragma unroll
       for (int k = 0; k < width; ++k) e[0][k] = std::exp(e[0][k] - largest);
     });
@@ -105,7 +136,7 @@ template <class C, int width_, int held, int inputs> struct Row {
     } else {
       const C lowest = Max::identity<C>();
       C mine = lowest, sum = 0;
-      each([&](int, const C (&e)[inputs][width]) {
+      each([&](const Quads&, const C (&e)[inputs][width]) {
         C now = mine;
 #pragma unroll
         for (int k = 0; k < width; ++k) now = Max{}(now, e[0][k]);
@@ -122,13 +153,19 @@ template <class C, int width_, int held, int inputs> struct Row {
   }
 };
 
+inline constexpr std::int64_t longest_row = std::int64_t{1} << 30;
 inline constexpr int held_slots = 4;
 inline constexpr int most_row_threads = 512;  // for this many, registers hold two inputs of four packs each
 
 // Distribution of rows over threads.
 struct RowPlan {
   bool packs = false, fits = true;  // slots are packs; a row fits into the registers of its threads
+  bool spread = false;              // the quads of packs lie apart: some elements are f32
   dim3 threads{32, 8};
+  RowShape shape(std::int64_t n) const {
+    check(n <= longest_row, "a GPU can process at most ", longest_row, " elements as one row, not ", n);
+    return {static_cast<int>(n), spread};
+  }
   std::int64_t blocks(std::int64_t rows) const { return (rows + threads.y - 1) / threads.y; }
 };
 
@@ -136,8 +173,9 @@ inline RowPlan plan_rows(std::int64_t n, std::initializer_list<View> operands, D
   RowPlan p;
   p.packs = n % pack == 0 && compute == f32;
   for (const View& v : operands) {
-    if (v)
-      p.packs = p.packs && (v.dtype == f32 || is_half(v.dtype)) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+    if (!v) continue;
+    p.packs = p.packs && (v.dtype == f32 || is_half(v.dtype)) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+    p.spread = p.spread || v.dtype == f32;
   }
   const std::int64_t slots = p.packs ? n / pack : n;
   if (slots > 32 * held_slots) {

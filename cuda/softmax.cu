@@ -15,7 +15,7 @@ namespace {
 
 // Writes f(value) for every element.
 template <class R, class F> __device__ inline void write_row(R& row, const RowOperand& to, F&& f) {
-  row.each([&](int j, auto& v) {
+  row.each([&](const Quads& j, auto& v) {
     using C = std::decay_t<decltype(v[0][0])>;
     C out[R::width];
 #pragma unroll
@@ -28,11 +28,12 @@ template <class R, class F> __device__ inline void write_row(R& row, const RowOp
 }
 
 template <class C, int width, int held, bool log>
-__global__ void __launch_bounds__(most_row_threads) softmax_rows(RowOperand y, RowOperand x, std::int64_t rows, int n) {
+__global__ void __launch_bounds__(most_row_threads)
+    softmax_rows(RowOperand y, RowOperand x, std::int64_t rows, RowShape shape) {
   __shared__ C scratch[32];
   const std::int64_t at = this_row();
   if (at >= rows) return;
-  Row<C, width, held, 1> row({x}, at, n);
+  Row<C, width, held, 1> row({x}, at, shape);
   if constexpr (log) {
     const auto [largest, sum] = row.exponentials(scratch);
     const C log_sum = std::log(sum);
@@ -49,11 +50,11 @@ __global__ void __launch_bounds__(most_row_threads) softmax_rows(RowOperand y, R
 
 template <class C, int width, int held, bool log>
 __global__ void __launch_bounds__(most_row_threads)
-    softmax_backward_rows(RowOperand dx, RowOperand g, RowOperand y, std::int64_t rows, int n) {
+    softmax_backward_rows(RowOperand dx, RowOperand g, RowOperand y, std::int64_t rows, RowShape shape) {
   __shared__ C scratch[32];
   const std::int64_t at = this_row();
   if (at >= rows) return;
-  Row<C, width, held, 2> row({g, y}, at, n);
+  Row<C, width, held, 2> row({g, y}, at, shape);
   if constexpr (log) {
     const C total = row.template fold<Sum>(scratch, [](C a, C) { return a; });
     write_row(row, dx, [=](C a, C b) { return a - std::exp(b) * total; });
@@ -71,7 +72,7 @@ template <bool log> void forward(const View& y, const View& x, int dim) {
   const RowPlan plan = plan_rows(n, {in.view, out.view}, compute_dtype(x.dtype));
   visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
     launch("softmax", softmax_rows<C, width, held, log>, grid_of(plan, rows), operand(out.view), operand(in.view), rows,
-           n);
+           plan.shape(n));
   });
   out.finish();
 }
@@ -83,7 +84,7 @@ template <bool log> void backward(const View& dx, const View& g, const View& y, 
   const RowPlan plan = plan_rows(n, {grad.view, in.view, out.view}, compute_dtype(dx.dtype));
   visit_rows(compute_dtype(dx.dtype), plan, [&]<class C, int width, int held>() {
     launch("softmax_backward", softmax_backward_rows<C, width, held, log>, grid_of(plan, rows), operand(out.view),
-           operand(grad.view), operand(in.view), rows, n);
+           operand(grad.view), operand(in.view), rows, plan.shape(n));
   });
   out.finish();
 }

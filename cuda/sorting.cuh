@@ -48,7 +48,7 @@ __global__ void sort_tiles_kernel(const std::uint64_t* keys, std::uint64_t* sort
   for (int run = 2; run <= tile; run *= 2) {
     for (int distance = run / 2; distance > 0; distance /= 2) {
       __syncthreads();
-      const int low = me / distance * 2 * distance + me % distance, high = low + distance;
+      const int low = 2 * me - (me & (distance - 1)), high = low + distance;  // distance is a power of two
       const Keyed a{key[low], position[low]}, b{key[high], position[high]};
       if (((low & run) == 0) == (b < a)) {
         key[low] = b.key, position[low] = b.position;

@@ -1,6 +1,6 @@
-// Elements of any dtype in registers: conversion, single elements and packs of eight neighbours, moved 16 bytes at a
-// time. Kernels are instantiated per compute type (f32, f64, i64); the stored dtype is a run-time value, and branches
-// on it are uniform across threads.
+// Elements of any dtype in registers: conversion, single elements and packs of eight, moved 16 bytes at a time. Kernels
+// are instantiated per compute type (f32, f64, i64); the stored dtype is a run-time value, and branches on it are
+// uniform across threads.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,36 @@ template <class C> __device__ inline C rounded_to(Dtype t, C v) {
 __device__ inline float add_apart(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline double add_apart(double a, double b) { return __dadd_rn(a, b); }
 
-inline constexpr int pack = 8;  // elements: 16 bytes of f16 or bf16, 32 of f32
-template <class T> struct alignas(sizeof(T) * pack < 16 ? sizeof(T) * pack : 16) Pack { T v[pack]; };
+inline constexpr int pack = 8;  // elements of a thread
+// Where they are: two quads of four neighbours, `apart` elements from each other. Quads that are neighbours (4 apart)
+// are one access of 16 bytes in f16 and bf16. Of f32 every quad is one: if a thread's were neighbours, an access by a
+// warp would cover only half of each sector, so share_of() puts those of other threads in between. Then `apart` is a
+// multiple of 8.
+struct Quads {
+  std::int64_t first = 0, apart = pack / 2;
+  Quads() = default;
+  __device__ Quads(std::int64_t first, std::int64_t apart = pack / 2) : first(first), apart(apart) {}
+  __device__ std::int64_t operator[](int k) const { return first + k + (k < pack / 2 ? 0 : apart - pack / 2); }
+};
+__device__ inline Quads operator+(std::int64_t start, const Quads& at) { return {start + at.first, at.apart}; }
+
+// A block's threads divide `count` elements, at most eight for each, that begin at `begin`: the part of one of them.
+// What does not fill a pack is left to one thread, to be processed one element at a time.
+struct Share {
+  Quads at;
+  int count;
+};
+__device__ inline Share share_of(unsigned thread, std::int64_t begin, unsigned count, bool spread) {
+  const unsigned packs = count / pack;
+  if (thread >= packs) return {begin + packs * pack, thread == packs ? static_cast<int>(count % pack) : 0};
+  const unsigned pairs = packs / 2 * 2;
+  if (!spread || thread >= pairs) return {begin + thread * pack, pack};
+  return {{begin + thread * (pack / 2), pairs * (pack / 2)}, pack};
+}
+
+template <class T, int n> struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Neighbours { T v[n]; };
+template <class T> using Pack = Neighbours<T, pack>;
+template <class T> struct TwoQuads { Neighbours<T, pack / 2> of[2]; };
 
 // The dtypes of has_packs (cuda/elementwise.h).
 template <class C, class F> __device__ inline void visit_packed(Dtype t, F&& f) {
@@ -86,31 +114,42 @@ template <class C, class F> __device__ inline void visit_packed(Dtype t, F&& f) 
   }
 }
 
-// Elements [i, i + 8), i a multiple of 8.
-template <class C> __device__ inline void load_pack(C (&to)[pack], const void* p, Dtype t, std::int64_t i) {
+// Aligned: `at.first` and `at.apart` are multiples of 4, or of 8 if neighbours.
+template <class C> __device__ inline void load_pack(C (&to)[pack], const void* p, Dtype t, const Quads& at) {
   visit_packed<C>(t, [&]<class T>(T) {
-    const Pack<T> packed = *reinterpret_cast<const Pack<T>*>(static_cast<const T*>(p) + i);
+    using Quad = Neighbours<T, pack / 2>;
+    const T* const from = static_cast<const T*>(p) + at.first;
+    Pack<T> packed;
+    if (sizeof(T) < 4 && at.apart == pack / 2) {
+      packed = *reinterpret_cast<const Pack<T>*>(from);
+    } else {
+      packed = __builtin_bit_cast(Pack<T>, TwoQuads<T>{{*reinterpret_cast<const Quad*>(from),
+                                                        *reinterpret_cast<const Quad*>(from + at.apart)}});
+    }
 #pragma unroll
     for (int k = 0; k < pack; ++k) to[k] = widen<C>(packed.v[k]);
   });
 }
 // By intrinsics, which stay whole: nvcc merges the ends of branches that store, and an assignment in one of them then
 // becomes single elements.
-template <class C> __device__ inline void store_pack(void* p, Dtype t, std::int64_t i, const C (&from)[pack]) {
+template <class T, int n> __device__ inline void store_whole(T* to, const Neighbours<T, n>& from) {
+  constexpr unsigned bytes = sizeof from;
+  using Word = std::conditional_t<bytes == 4, unsigned, std::conditional_t<bytes == 8, uint2, uint4>>;
+  struct Words { Word of[bytes / sizeof(Word)]; };
+  const auto words = __builtin_bit_cast(Words, from);
+#pragma unroll
+  for (unsigned k = 0; k < bytes / sizeof(Word); ++k) __stwb(reinterpret_cast<Word*>(to) + k, words.of[k]);
+}
+template <class C> __device__ inline void store_pack(void* p, Dtype t, const Quads& at, const C (&from)[pack]) {
   visit_packed<C>(t, [&]<class T>(T) {
     Pack<T> packed;
 #pragma unroll
     for (int k = 0; k < pack; ++k) packed.v[k] = convert<T>(from[k]);
-    T* const to = static_cast<T*>(p) + i;
-    if constexpr (sizeof(packed) == 8) {
-      __stwb(reinterpret_cast<uint2*>(to), __builtin_bit_cast(uint2, packed));
-    } else {
-      struct Parts { uint4 of[sizeof(packed) / sizeof(uint4)]; };
-      const auto parts = __builtin_bit_cast(Parts, packed);
-#pragma unroll
-      for (unsigned k = 0; k < sizeof(packed) / sizeof(uint4); ++k)
-        __stwb(reinterpret_cast<uint4*>(to) + k, parts.of[k]);
-    }
+    T* const to = static_cast<T*>(p) + at.first;
+    if (sizeof(T) < 4 && at.apart == pack / 2) return store_whole(to, packed);
+    const auto quads = __builtin_bit_cast(TwoQuads<T>, packed);
+    store_whole(to, quads.of[0]);
+    store_whole(to + at.apart, quads.of[1]);
   });
 }
 

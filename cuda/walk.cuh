@@ -8,6 +8,7 @@
 #include "core/layout.h"
 #endif
 #include "core/dtype.h"
+#include "cuda/vec.cuh"
 
 namespace mantissa::cuda_backend {
 
@@ -30,6 +31,7 @@ struct Divider {
 template <int arity> struct Walk {
   int rank = 1;
   unsigned count = 0;
+  bool spread = false;  // quads lie apart (Quads in cuda/vec.cuh): an operand's elements have four bytes
   Divider sizes[walk_rank];
   struct Operand {
     void* data;
@@ -50,11 +52,38 @@ template <int arity> struct Walk {
       i = next;
     }
   }
+
+  // This thread's part of the elements, of a block of whole packs.
+  __device__ Share share() const {
+    const unsigned begin = blockIdx.x * blockDim.x * pack, rest = count - begin, most = blockDim.x * pack;
+    return share_of(threadIdx.x, begin, rest < most ? rest : most, spread);
+  }
+  // A quad lies within one row of the innermost dimension. A thread's two may be in different rows if they are not
+  // neighbours and there are several rows.
+  __device__ void offsets(const Quads& i, Quads (&at)[arity + 1]) const {
+    std::int64_t first[arity + 1], second[arity + 1];
+    offsets(static_cast<unsigned>(i.first), first);
+    const bool same_row = rank == 1 || i.apart == pack / 2;
+    if (!same_row) offsets(static_cast<unsigned>(i[pack / 2]), second);
+#pragma unroll
+    for (int k = 0; k <= arity; ++k)
+      at[k] = {first[k], same_row ? i.apart * operand[k].strides[0] : second[k] - first[k]};
+  }
 };
 
 template <class C, class Operand> __device__ inline C constant_of(const Operand& o) {
   if constexpr (std::is_integral_v<C>) return o.integer;
   else return static_cast<C>(o.value);
+}
+
+// A pack of an operand whose innermost stride is 1, or 0 if it is broadcast.
+template <class C, class Operand>
+__device__ inline void load_operand(C (&to)[pack], const Operand& o, const Quads& at) {
+  if (!o.constant && o.strides[0] != 0) return load_pack(to, o.data, o.dtype, at);
+  const C first = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at.first);
+  const C second = o.constant || at.apart == 0 ? first : load_element<C>(o.data, o.dtype, at.first + at.apart);
+#pragma unroll
+  for (int k = 0; k < pack; ++k) to[k] = k < pack / 2 ? first : second;
 }
 
 #if !defined(__CUDACC_RTC__)
@@ -70,6 +99,7 @@ template <int arity, class L> Walk<arity> walk_of(const L& loop) {
     const auto& o = loop.operand[k];
     w.operand[k] = {o.constant ? nullptr : o.data, o.dtype, o.constant, o.value, o.integer, {}};
     for (int d = 0; d < w.rank; ++d) w.operand[k].strides[d] = loop.strides[k][w.rank - 1 - d];
+    w.spread = w.spread || (!o.constant && w.operand[k].strides[0] != 0 && size_of(o.dtype) == 4);
   }
   return w;
 }

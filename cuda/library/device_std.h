@@ -24,6 +24,9 @@ template <class T>
 inline constexpr bool is_integral_v = is_any_v<T, bool, char, signed char, unsigned char, short, unsigned short, int,
                                                unsigned, long, unsigned long, long long, unsigned long long>;
 template <class T> inline constexpr bool is_signed_v = T(-1) < T(0);
+template <bool, class A, class> struct conditional { using type = A; };
+template <class A, class B> struct conditional<false, A, B> { using type = B; };
+template <bool first, class A, class B> using conditional_t = typename conditional<first, A, B>::type;
 
 template <class T> struct numeric_limits;
 template <> struct numeric_limits<float> {

@@ -1,0 +1,154 @@
+// How elementwise kernels of the CUDA device divide tensors among threads, in packs, single elements and tiles: lengths
+// around the sizes of packs, blocks and tiles, mixtures of dtypes, broadcasting, memory orders and alignments. The
+// operations are exact, so that the CPU gives the same bits.
+#include <optional>
+#include <vector>
+
+#include "core/accelerator.h"
+#include "core/ops.h"
+#include "core/random.h"
+#include "optim/adam.h"
+#include "optim/lamb.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+
+namespace {
+
+bool nothing_to_test() {
+  if (!cuda_is_available()) WARN("no GPU: nothing was tested");
+  return !cuda_is_available();
+}
+
+Tensor numbers(const Dims& sizes, Dtype dtype, std::uint64_t stream) {
+  return cast(random_tensor(sizes, stream, 0, 100), dtype);
+}
+void check_same(const Tensor& device, const Tensor& host) {
+  CHECK(device.dtype() == host.dtype());
+  CHECK(same_bits(device.to(cpu), host));
+}
+
+// With a block of 256 threads and packs of eight elements: parts of a pack, of a block, and more than a block.
+const std::vector<std::int64_t> lengths = {1, 7, 8, 9, 16, 23, 1000, 2040, 2047, 2048, 2049, 2056, 2061, 4096, 5003};
+
+}  // namespace
+
+TEST_CASE("sums of every length and mixture of dtypes") {
+  if (nothing_to_test()) return;
+  for (const std::int64_t n : lengths) {
+    for (const Dtype a : {f32, f16, bf16, f64, i64, i32, u8}) {
+      for (const Dtype b : {f32, bf16, u8, boolean}) {
+        INFO(n << " elements of " << name_of(a) << " and " << name_of(b));
+        const Tensor x = numbers({n}, a, 1), y = numbers({n}, b, 2);
+        check_same(x.to(cuda) + y.to(cuda), x + y);
+        check_same(x.to(cuda) + 3, x + 3);
+        check_same(cast(x.to(cuda), b), cast(x, b));
+        check_same(x.to(cuda).slice(0, 1, n) + y.to(cuda).slice(0, 1, n), x.slice(0, 1, n) + y.slice(0, 1, n));
+      }
+    }
+  }
+}
+
+TEST_CASE("rows and columns are broadcast over whole packs and parts of them") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{5, 8}, Dims{3, 24}, Dims{300, 8}, Dims{70, 40}, Dims{7, 1000}, Dims{9, 13},
+                            Dims{2, 2056}, Dims{173, 24}, Dims{59, 72}}) {
+    for (const Dtype a : {f32, bf16, i64}) {
+      for (const Dtype b : {f32, bf16, u8, boolean}) {
+        INFO(concat(sizes, " of ", a, " and ", b));
+        const Tensor x = numbers(sizes, a, 1), row = numbers({sizes[1]}, b, 2), column = numbers({sizes[0], 1}, b, 3);
+        const Tensor on = x.to(cuda);
+        check_same(on + row.to(cuda), x + row);
+        check_same(on + column.to(cuda), x + column);
+        check_same(where(on > column.to(cuda), row.to(cuda), on), where(x > column, row, x));
+        if (!is_floating(a)) continue;
+        Tensor into = on.clone();
+        into.add_(column.to(cuda));
+        check_same(into, x.clone().add_(column));
+      }
+    }
+  }
+}
+
+TEST_CASE("dropout draws the CPU's numbers whatever the dtype and length") {
+  if (nothing_to_test()) return;
+  for (const std::int64_t n : lengths) {
+    for (const Dtype dtype : {f32, f16, bf16, f64}) {
+      INFO(n << " elements of " << name_of(dtype));
+      const Tensor x = numbers({n}, dtype, 1);
+      const auto dropped = [&](const Tensor& t) {
+        manual_seed(7);
+        return dropout(t, 0.5);
+      };
+      check_same(dropped(x.to(cuda)), dropped(x));
+    }
+  }
+}
+
+TEST_CASE("copies between memory orders keep every element in its place") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{8, 8}, Dims{7, 9}, Dims{32, 32}, Dims{33, 31}, Dims{1, 100},
+                            Dims{65, 130}, Dims{100, 8}}) {
+    for (const Dtype from : {f32, f16, f64, u8, i64, boolean}) {
+      for (const Dtype to : {from, f32, bf16, i32}) {
+        INFO(concat(sizes, " of ", from, " as ", to));
+        const Tensor x = numbers(sizes, from, 1);
+        check_same(cast(x.to(cuda).transpose(0, 1), to).contiguous(), cast(x.transpose(0, 1), to).contiguous());
+        Tensor y = zeros(sizes, {.dtype = to, .device = cuda});  // written along the other dimension
+        y.transpose(0, 1).copy_(x.to(cuda).transpose(0, 1).contiguous());
+        check_same(y, cast(x, to));
+      }
+    }
+  }
+  for (const Dims& order : {Dims{0, 2, 1, 3}, Dims{0, 3, 1, 2}, Dims{3, 2, 1, 0}, Dims{1, 3, 0, 2}, Dims{2, 3, 0, 1}}) {
+    for (const Dims& sizes : {Dims{3, 10, 12, 9}, Dims{2, 33, 5, 40}, Dims{40, 2, 3, 36}}) {
+      for (const Dtype dtype : {f32, bf16, u8}) {
+        INFO(concat(sizes, " of ", dtype, " in the order ", order));
+        const Tensor x = numbers(sizes, dtype, 1), moved = permute(x, order);
+        check_same(permute(x.to(cuda), order).contiguous(), moved.contiguous());
+        const Dims last = moved.sizes();  // a part: strides with gaps, no alignment
+        check_same(permute(x.to(cuda), order).slice(3, 1, last[3]).slice(0, 1, last[0]).contiguous(),
+                   moved.slice(3, 1, last[3]).slice(0, 1, last[0]).contiguous());
+      }
+    }
+  }
+}
+
+TEST_CASE("optimizers update tensors of every length and alignment as on the CPU") {
+  if (nothing_to_test()) return;
+  constexpr double lr = 0.01;
+  constexpr int steps = 3;
+  const auto compare = [&]<class O>(const char* name, auto options) {
+    for (const Dtype dtype : {f32, bf16, f64}) {
+      for (const bool short_state : {false, true}) {
+        const optim::MemoryOptions memory{.state_dtype = short_state ? std::optional(bf16) : std::nullopt};
+        const auto train = [&](Device device) {
+          std::vector<Tensor> parameters;
+          for (std::size_t i = 0; i < 2 * lengths.size(); ++i) {
+            const std::int64_t n = lengths[i / 2], from = static_cast<std::int64_t>(i % 2);  // 1: not aligned
+            const Tensor longer = cast(random_tensor({n + 1}, i), dtype).to(device);
+            parameters.push_back(longer.slice(0, from, from + n).detach().requires_grad_());
+          }
+          O optimizer(parameters, options, memory);
+          for (int step = 0; step < steps; ++step) {
+            for (std::size_t i = 0; i < parameters.size(); ++i)
+              parameters[i].set_grad(cast(random_tensor(parameters[i].sizes(), 100 + i), dtype).to(device));
+            optimizer.step();
+          }
+          return parameters;
+        };
+        const std::vector<Tensor> device = train(cuda), host = train(cpu);
+        Tolerance t = tolerance_for(dtype);
+        // The last bit of an f32 may decide how a state is rounded to bf16, and so the last bit of a step.
+        if (short_state) t.atol = steps * lr * tolerance_for(bf16).rtol;
+        for (std::size_t i = 0; i < host.size(); ++i) {
+          INFO(name << ", " << name_of(dtype) << (short_state ? ", state in bf16" : "") << ", parameter " << i);
+          CHECK(difference(device[i].detach().to(cpu), host[i], t) == "");
+        }
+      }
+    }
+  };
+  compare.template operator()<optim::AdamW>("AdamW", optim::AdamWOptions{.lr = lr});
+  compare.template operator()<optim::LAMB>("LAMB", optim::LAMBOptions{.lr = lr});
+}
