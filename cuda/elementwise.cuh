@@ -23,10 +23,9 @@ template <class F, class C, int arity> __device__ inline C call_formula(const F&
 
 // Packs of eight. Innermost strides are 1, or 0 for a broadcast operand.
 template <class F, class C, int arity> __global__ void pack_kernel(F f, Walk<arity> walk) {
-  const Share share = walk.share();
-  if (share.count == 0) return;
   Quads at[arity + 1];
-  walk.offsets(share.at, at);
+  const Share share = walk.share(at);
+  if (share.count == 0) return;
   const auto& out = walk.operand[0];
   if (share.count < pack) {  // the last few elements, one at a time
     for (int j = 0; j < share.count; ++j) {

@@ -27,10 +27,9 @@ template <class F, class... P> __device__ inline F formula(P... parameters) {
 
 // Eight elements per thread, like pack_kernel in cuda/elementwise.cuh.
 template <class P, class C> __device__ inline void fused_packs(const Walk<P::outputs + P::inputs - 1>& walk) {
-  const Share share = walk.share();
-  if (share.count == 0) return;
   Quads at[P::outputs + P::inputs];
-  walk.offsets(share.at, at);
+  const Share share = walk.share(at);
+  if (share.count == 0) return;
   if (share.count < pack) {  // the last few elements, one at a time
     for (int j = 0; j < share.count; ++j) {
       C x[P::inputs], y[P::outputs];

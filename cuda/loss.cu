@@ -118,7 +118,7 @@ template <class C, int width>
 __global__ void __launch_bounds__(most_row_threads)
     cross_entropy_backward_rows(RowOperand dx, RowOperand g, RowOperand x, Labels labels, const C* maxima,
                                 const C* log_sums, const C* total, const C* all_weights, std::int64_t rows, C smoothing,
-                                Reduction reduction, bool spread) {
+                                Reduction reduction, bool interleaves) {
   const std::int64_t at = this_row();
   if (at >= rows) return;
   const int n = labels.classes;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(most_row_threads)
   const C on_label = counts ? (C(1) - smoothing) * labels.template weight_of<C>(label) * from_row : C(0);
   const C on_softmax = on_label + share * (all_weights ? *all_weights : C(n)) * from_row, on_class = share * from_row;
   const C largest = maxima[at], log_sum = log_sums[at];
-  Row<C, width, 0, 1> row({x}, at, {n, spread});
+  Row<C, width, 0, 1> row({x}, at, {n, interleaves});
   const bool weighted = smoothing > C(0) && labels.weight.data;
   row.each([&](const Quads& j, const C (&v)[1][width]) {
     const int place = counts ? index_in_slot<width>(j, label) : -1;
@@ -243,7 +243,7 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
     launch("cross_entropy_backward", cross_entropy_backward_rows<C, width>, grid_of(plan, rows), operand(out.view),
            operand(grad.view), operand(in.view), labels_of(label.view, w.view, o.ignore_index, classes),
            maxima.view.as<C>(), log_sums.view.as<C>(), total.as<C>(), all_weights, rows, o.label_smoothing,
-           o.reduction, plan.spread);
+           o.reduction, plan.interleaves);
   });
   out.finish();
 }

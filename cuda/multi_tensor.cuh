@@ -63,9 +63,9 @@ template <class V> Grid grid_of(const TensorList<V>& list) {
 __device__ inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 // This thread's part of its block's chunk. It is moved as a pack if the tensor is aligned.
-__device__ inline Share share_of_chunk(std::int64_t begin, std::int64_t numel, bool spread) {
+__device__ inline Share share_of_chunk(std::int64_t begin, std::int64_t numel, bool interleaves) {
   const std::int64_t rest = numel - begin;
-  return share_of(threadIdx.x, begin, static_cast<unsigned>(rest < chunk ? rest : chunk), spread);
+  return share_of(begin, static_cast<unsigned>(rest < chunk ? rest : chunk), interleaves);
 }
 template <class C>
 __device__ inline void load_share(C (&to)[pack], const void* p, Dtype t, const Share& share, bool aligned) {

@@ -156,8 +156,9 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
       for (int i = 0; i < columns; ++i) {
 #pragma unroll
         for (int s = 0; s < held; ++s) {
-          Quads at;
-          if (!shape.find<width>(s * static_cast<int>(blockDim.x) * width, &at)) continue;
+          const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
+          if (j >= n) continue;
+          const Quads at = shape.template slot<width>(j);
           C* sum = joined + i * slots;
           if (turn > 0) {
 #pragma unroll

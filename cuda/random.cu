@@ -38,7 +38,7 @@ template <class C>
 __global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense,
                                bool packs, bool alike, std::int64_t n, float p, C scale, RandomPosition at) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * blockDim.x * pack, most = std::int64_t{blockDim.x} * pack;
-  const Share share = share_of(threadIdx.x, begin, static_cast<unsigned>(n - begin < most ? n - begin : most),
+  const Share share = share_of(begin, static_cast<unsigned>(n - begin < most ? n - begin : most),
                                x_dtype == f32 || y_dtype == f32);
   if (share.count == 0) return;
   const bool whole = packs && share.count == pack;

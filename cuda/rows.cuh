@@ -22,14 +22,14 @@ struct RowOperand {
 };
 inline RowOperand operand(const View& v) { return {v.data, v.dtype}; }
 
-// A slot: a pack, or a single element, at[0].
+// A slot: a pack of f32, f16 or bf16 (plan_rows), or a single element of any dtype, at[0].
 template <class C, int width> __device__ inline void load_slot(C (&to)[width], const RowOperand& o, const Quads& at) {
-  if constexpr (width == pack) load_pack(to, o.data, o.dtype, at);
+  if constexpr (width == pack) load_pack<true>(to, o.data, o.dtype, at);
   else to[0] = load_element<C>(o.data, o.dtype, at.first);
 }
 template <class C, int width>
 __device__ inline void store_slot(const RowOperand& o, const Quads& at, const C (&from)[width]) {
-  if constexpr (width == pack) store_pack(o.data, o.dtype, at, from);
+  if constexpr (width == pack) store_pack<true>(o.data, o.dtype, at, from);
   else store_element(o.data, o.dtype, at.first, from[0]);
 }
 // Which of a slot's elements is element i of the row; -1 if none.
@@ -40,24 +40,14 @@ template <int width> __device__ inline int index_in_slot(const Quads& at, std::i
   return width == pack && second >= 0 && second < quad ? static_cast<int>(quad + second) : -1;
 }
 
-// A row's length, and whether the quads of its packs lie apart.
+// A row's length, and whether its packs are interleaved.
 struct RowShape {
   int n;
-  bool spread;
-  __host__ __device__ RowShape(int n, bool spread = false) : n(n), spread(spread) {}
-
-  // This thread's slot among those that begin at `begin`, one for each thread; false if it is beyond the row.
-  template <int width> __device__ bool find(int begin, Quads* at) const {
-    const int thread = static_cast<int>(threadIdx.x), all = static_cast<int>(blockDim.x) * width, rest = n - begin;
-    if constexpr (width == pack) {
-      if (rest <= 0) return false;
-      const Share share = share_of(threadIdx.x, begin, static_cast<unsigned>(rest < all ? rest : all), spread);
-      *at = share.at;
-      return share.count == pack;
-    } else {
-      *at = begin + thread;
-      return thread < rest;
-    }
+  bool interleaves;
+  __host__ __device__ RowShape(int n, bool interleaves = false) : n(n), interleaves(interleaves) {}
+  // The slot of this thread of which j is the first element, or would be if nothing were interleaved.
+  template <int width> __device__ Quads slot(int j) const {
+    return width == pack && interleaves ? interleave(j) : Quads(j);
   }
 };
 
@@ -83,18 +73,18 @@ template <class C, int width_, int held, int inputs> struct Row {
   template <class F> __device__ void each_held(F&& f) {
 #pragma unroll
     for (int s = 0; s < held; ++s) {
-      Quads at;
-      if (shape.find<width>(s * static_cast<int>(blockDim.x) * width, &at)) f(s, at, v[s]);
+      const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
+      if (j < shape.n) f(s, shape.slot<width>(j), v[s]);
     }
   }
   template <class F> __device__ void each(F&& f) {
     if constexpr (held > 0) {
       each_held([&](int, const Quads& at, C (&e)[inputs][width]) { f(at, e); });
     } else {
-      Quads at;
-      for (int begin = 0; shape.find<width>(begin, &at); begin += static_cast<int>(blockDim.x) * width) {
-        load(v[0], at);
-        f(at, v[0]);
+      const int step = static_cast<int>(blockDim.x) * width;
+      for (int j = static_cast<int>(threadIdx.x) * width; j < shape.n; j += step) {
+        load(v[0], shape.slot<width>(j));
+        f(shape.slot<width>(j), v[0]);
       }
     }
   }
@@ -160,11 +150,11 @@ inline constexpr int most_row_threads = 512;  // for this many, registers hold t
 // Distribution of rows over threads.
 struct RowPlan {
   bool packs = false, fits = true;  // slots are packs; a row fits into the registers of its threads
-  bool spread = false;              // the quads of packs lie apart: some elements are f32
+  bool interleaves = false;         // packs: some elements are f32
   dim3 threads{32, 8};
   RowShape shape(std::int64_t n) const {
     check(n <= longest_row, "a GPU can process at most ", longest_row, " elements as one row, not ", n);
-    return {static_cast<int>(n), spread};
+    return {static_cast<int>(n), interleaves};
   }
   std::int64_t blocks(std::int64_t rows) const { return (rows + threads.y - 1) / threads.y; }
 };
@@ -175,8 +165,9 @@ inline RowPlan plan_rows(std::int64_t n, std::initializer_list<View> operands, D
   for (const View& v : operands) {
     if (!v) continue;
     p.packs = p.packs && (v.dtype == f32 || is_half(v.dtype)) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
-    p.spread = p.spread || v.dtype == f32;
+    p.interleaves = p.interleaves || v.dtype == f32;
   }
+  p.interleaves = p.interleaves && n % interleaved == 0;
   const std::int64_t slots = p.packs ? n / pack : n;
   if (slots > 32 * held_slots) {
     unsigned threads = 64;

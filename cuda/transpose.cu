@@ -16,6 +16,7 @@ namespace mantissa::cuda_backend {
 namespace {
 
 constexpr unsigned edge = 32, capacity = edge * (edge + 1);  // elements of a tile
+constexpr unsigned tile_threads = 128;                       // each moves eight elements, which repays finding the tile
 
 // `walk` goes over tiles: dimension 0 along the columns, 1 along the rows. Operand 0 is the result.
 struct Tiles {
@@ -41,18 +42,14 @@ template <class C> struct Converted {
 };
 
 // Calls f(o, i) for the elements of a tile, of which `inner` are neighbours; a thread's are far apart.
-template <class Size, class F> __device__ inline void for_tile(unsigned outer, Size inner, F&& f) {
-  for (unsigned e = threadIdx.x; e < outer * inner; e += block_size) {
+template <class F> __device__ inline void for_each_in_tile(unsigned outer, unsigned inner, F&& f) {
+  for (unsigned e = threadIdx.x; e < outer * inner; e += tile_threads) {
     const unsigned o = e / inner;
     f(o, e - o * inner);
   }
 }
-template <class F> __device__ inline void for_each_in_tile(unsigned outer, unsigned inner, F&& f) {
-  if (inner == edge) for_tile(outer, std::integral_constant<unsigned, edge>{}, f);  // without a division
-  else for_tile(outer, inner, f);
-}
 
-template <class Move> __global__ void __launch_bounds__(block_size) transpose_kernel(Tiles tiles) {
+template <class Move> __global__ void __launch_bounds__(tile_threads) transpose_kernel(Tiles tiles) {
   __shared__ typename Move::Value tile[capacity];
   const auto& [to, from] = tiles.walk.operand;
   std::int64_t at[2];
@@ -64,6 +61,20 @@ template <class Move> __global__ void __launch_bounds__(block_size) transpose_ke
                      columns_left = tiles.columns - column, rows_left = tiles.rows - row;
   const unsigned columns = columns_left < tiles.tile_columns ? static_cast<unsigned>(columns_left) : tiles.tile_columns,
                  rows = rows_left < tiles.tile_rows ? static_cast<unsigned>(rows_left) : tiles.tile_rows;
+  if (columns == edge && rows == edge) {  // almost always: without divisions
+    constexpr unsigned warps = tile_threads / edge;
+    const unsigned lane = threadIdx.x % edge, warp = threadIdx.x / edge;
+    std::int64_t i = at[1] + warp * tiles.column_stride + lane;
+#pragma unroll
+    for (unsigned c = 0; c < edge; c += warps, i += warps * tiles.column_stride)
+      tile[(warp + c) * (edge + 1) + lane] = Move::load(from, i);
+    __syncthreads();
+    i = at[0] + warp * tiles.row_stride + lane;
+#pragma unroll
+    for (unsigned r = 0; r < edge; r += warps, i += warps * tiles.row_stride)
+      Move::store(to, i, tile[lane * (edge + 1) + warp + r]);
+    return;
+  }
   const unsigned pitch = rows | 1;  // odd, so that a row of the tile is in different banks
   for_each_in_tile(columns, rows, [&](unsigned c, unsigned r) {
     tile[c * pitch + r] = Move::load(from, at[1] + c * tiles.column_stride + r);
@@ -112,7 +123,7 @@ Tiles plan_tiles(const ElementwiseLoop& loop) {
 }
 
 template <class Move> void launch_tiles(const Tiles& tiles) {
-  launch("rearrange", transpose_kernel<Move>, Grid{dim3(tiles.walk.count), dim3(block_size)}, tiles);
+  launch("rearrange", transpose_kernel<Move>, Grid{dim3(tiles.walk.count), dim3(tile_threads)}, tiles);
 }
 
 }  // namespace
@@ -123,7 +134,7 @@ bool can_transpose(const ElementwiseLoop& loop) {
   const int other = dimension_of_rows(loop);
   if (other < 0 || loop.strides[1][last] <= 1) return false;
   const std::int64_t columns = loop.sizes[last], rows = loop.sizes[other];
-  return length_of_tile(columns, rows) * length_of_tile(rows, columns) >= block_size;
+  return length_of_tile(columns, rows) * length_of_tile(rows, columns) >= tile_threads;
 }
 
 void transpose(const ElementwiseLoop& part) {

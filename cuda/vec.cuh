@@ -67,40 +67,47 @@ __device__ inline double add_apart(double a, double b) { return __dadd_rn(a, b);
 inline constexpr int pack = 8;  // elements of a thread
 // Where they are: two quads of four neighbours, `apart` elements from each other. Quads that are neighbours (4 apart)
 // are one access of 16 bytes in f16 and bf16. Of f32 every quad is one: if a thread's were neighbours, an access by a
-// warp would cover only half of each sector, so share_of() puts those of other threads in between. Then `apart` is a
-// multiple of 8.
+// warp would cover only half of each sector of 32 bytes. So the quads of four threads can be interleaved: their first
+// ones are neighbours, which f32 and f16 both access as whole sectors, and then come their second ones.
 struct Quads {
-  std::int64_t first = 0, apart = pack / 2;
+  std::int64_t first = 0;
+  int apart = pack / 2;
   Quads() = default;
-  __device__ Quads(std::int64_t first, std::int64_t apart = pack / 2) : first(first), apart(apart) {}
+  __device__ Quads(std::int64_t first, int apart = pack / 2) : first(first), apart(apart) {}
   __device__ std::int64_t operator[](int k) const { return first + k + (k < pack / 2 ? 0 : apart - pack / 2); }
 };
 __device__ inline Quads operator+(std::int64_t start, const Quads& at) { return {start + at.first, at.apart}; }
 
-// A block's threads divide `count` elements, at most eight for each, that begin at `begin`: the part of one of them.
-// What does not fill a pack is left to one thread, to be processed one element at a time.
+inline constexpr int interleaved = 4 * pack;  // elements of the four threads, neighbours
+// Of a thread whose pack is at i, a multiple of 8 that is larger by 8 in the next thread.
+__device__ inline Quads interleave(std::int64_t i) {
+  return {i - threadIdx.x % 4 * (pack / 2), interleaved / 2};
+}
+
+// A block's threads divide `count` elements, at most eight each, that begin at `begin`, a multiple of 32: the part of
+// this thread. One thread may have less than a pack, to be processed one element at a time.
 struct Share {
   Quads at;
   int count;
 };
-__device__ inline Share share_of(unsigned thread, std::int64_t begin, unsigned count, bool spread) {
-  const unsigned packs = count / pack;
-  if (thread >= packs) return {begin + packs * pack, thread == packs ? static_cast<int>(count % pack) : 0};
-  const unsigned pairs = packs / 2 * 2;
-  if (!spread || thread >= pairs) return {begin + thread * pack, pack};
-  return {{begin + thread * (pack / 2), pairs * (pack / 2)}, pack};
+__device__ inline Share share_of(std::int64_t begin, unsigned count, bool interleaves) {
+  const unsigned i = threadIdx.x * pack;
+  if (i + pack > count) return {begin + i, i < count ? static_cast<int>(count - i) : 0};
+  const bool complete = i / interleaved * interleaved + interleaved <= count;
+  return {interleaves && complete ? interleave(begin + i) : Quads(begin + i), pack};
 }
 
 template <class T, int n> struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Neighbours { T v[n]; };
 template <class T> using Pack = Neighbours<T, pack>;
 template <class T> struct TwoQuads { Neighbours<T, pack / 2> of[2]; };
 
-// The dtypes of has_packs (cuda/elementwise.h).
-template <class C, class F> __device__ inline void visit_packed(Dtype t, F&& f) {
+// The dtypes of has_packs (cuda/elementwise.h). Kernels without small integers generate less code with
+// `only_floats`.
+template <class C, bool only_floats, class F> __device__ inline void visit_packed(Dtype t, F&& f) {
   if constexpr (std::is_same_v<C, float>) {
     if (t == Dtype::f32) f(float());
     else if (t == Dtype::bf16) f(BFloat16());
-    else if (t == Dtype::f16) f(Half());
+    else if (only_floats || t == Dtype::f16) f(Half());
     else if (t == Dtype::u8) f(std::uint8_t());
     else f(bool());
   } else if constexpr (std::is_same_v<C, double>) {
@@ -115,8 +122,9 @@ template <class C, class F> __device__ inline void visit_packed(Dtype t, F&& f) 
 }
 
 // Aligned: `at.first` and `at.apart` are multiples of 4, or of 8 if neighbours.
-template <class C> __device__ inline void load_pack(C (&to)[pack], const void* p, Dtype t, const Quads& at) {
-  visit_packed<C>(t, [&]<class T>(T) {
+template <bool only_floats = false, class C>
+__device__ inline void load_pack(C (&to)[pack], const void* p, Dtype t, const Quads& at) {
+  visit_packed<C, only_floats>(t, [&]<class T>(T) {
     using Quad = Neighbours<T, pack / 2>;
     const T* const from = static_cast<const T*>(p) + at.first;
     Pack<T> packed;
@@ -140,8 +148,9 @@ template <class T, int n> __device__ inline void store_whole(T* to, const Neighb
 #pragma unroll
   for (unsigned k = 0; k < bytes / sizeof(Word); ++k) __stwb(reinterpret_cast<Word*>(to) + k, words.of[k]);
 }
-template <class C> __device__ inline void store_pack(void* p, Dtype t, const Quads& at, const C (&from)[pack]) {
-  visit_packed<C>(t, [&]<class T>(T) {
+template <bool only_floats = false, class C>
+__device__ inline void store_pack(void* p, Dtype t, const Quads& at, const C (&from)[pack]) {
+  visit_packed<C, only_floats>(t, [&]<class T>(T) {
     Pack<T> packed;
 #pragma unroll
     for (int k = 0; k < pack; ++k) packed.v[k] = convert<T>(from[k]);

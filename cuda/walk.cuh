@@ -31,7 +31,7 @@ struct Divider {
 template <int arity> struct Walk {
   int rank = 1;
   unsigned count = 0;
-  bool spread = false;  // quads lie apart (Quads in cuda/vec.cuh): an operand's elements have four bytes
+  bool interleaves = false;  // packs (Quads in cuda/vec.cuh): an operand's elements have four bytes
   Divider sizes[walk_rank];
   struct Operand {
     void* data;
@@ -53,21 +53,16 @@ template <int arity> struct Walk {
     }
   }
 
-  // This thread's part of the elements, of a block of whole packs.
-  __device__ Share share() const {
+  // This thread's part of the elements, and where it is in each operand. With several dimensions the innermost one
+  // consists of whole packs, or of whole interleaved packs.
+  __device__ Share share(Quads (&at)[arity + 1]) const {
     const unsigned begin = blockIdx.x * blockDim.x * pack, rest = count - begin, most = blockDim.x * pack;
-    return share_of(threadIdx.x, begin, rest < most ? rest : most, spread);
-  }
-  // A quad lies within one row of the innermost dimension. A thread's two may be in different rows if they are not
-  // neighbours and there are several rows.
-  __device__ void offsets(const Quads& i, Quads (&at)[arity + 1]) const {
-    std::int64_t first[arity + 1], second[arity + 1];
-    offsets(static_cast<unsigned>(i.first), first);
-    const bool same_row = rank == 1 || i.apart == pack / 2;
-    if (!same_row) offsets(static_cast<unsigned>(i[pack / 2]), second);
+    const Share mine = share_of(begin, rest < most ? rest : most, interleaves);
+    std::int64_t first[arity + 1];
+    offsets(static_cast<unsigned>(mine.at.first), first);
 #pragma unroll
-    for (int k = 0; k <= arity; ++k)
-      at[k] = {first[k], same_row ? i.apart * operand[k].strides[0] : second[k] - first[k]};
+    for (int k = 0; k <= arity; ++k) at[k] = {first[k], mine.at.apart};
+    return mine;
   }
 };
 
@@ -80,10 +75,9 @@ template <class C, class Operand> __device__ inline C constant_of(const Operand&
 template <class C, class Operand>
 __device__ inline void load_operand(C (&to)[pack], const Operand& o, const Quads& at) {
   if (!o.constant && o.strides[0] != 0) return load_pack(to, o.data, o.dtype, at);
-  const C first = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at.first);
-  const C second = o.constant || at.apart == 0 ? first : load_element<C>(o.data, o.dtype, at.first + at.apart);
+  const C v = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at.first);
 #pragma unroll
-  for (int k = 0; k < pack; ++k) to[k] = k < pack / 2 ? first : second;
+  for (int k = 0; k < pack; ++k) to[k] = v;
 }
 
 #if !defined(__CUDACC_RTC__)
@@ -99,8 +93,9 @@ template <int arity, class L> Walk<arity> walk_of(const L& loop) {
     const auto& o = loop.operand[k];
     w.operand[k] = {o.constant ? nullptr : o.data, o.dtype, o.constant, o.value, o.integer, {}};
     for (int d = 0; d < w.rank; ++d) w.operand[k].strides[d] = loop.strides[k][w.rank - 1 - d];
-    w.spread = w.spread || (!o.constant && w.operand[k].strides[0] != 0 && size_of(o.dtype) == 4);
+    w.interleaves = w.interleaves || (!o.constant && w.operand[k].strides[0] != 0 && size_of(o.dtype) == 4);
   }
+  w.interleaves = w.interleaves && (w.rank == 1 || loop.sizes[w.rank - 1] % interleaved == 0);
   return w;
 }
 #endif

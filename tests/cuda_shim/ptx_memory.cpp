@@ -26,7 +26,9 @@ char* address(Frame& f, const Instruction& at, std::size_t bytes, const char* wh
   check_aligned(p, bytes, what);
   if (counting && where == Where::shared)
     count_access(&at, Access::shared, get<std::uint32_t>(f, at.a) + static_cast<std::uint64_t>(at.number), bytes);
-  if (counting && where == Where::host) count_access(&at, access, reinterpret_cast<std::uintptr_t>(p), bytes);
+  // Parameters, of which there are at most 4 KiB, are read by computed addresses where a kernel indexes them.
+  if (counting && where == Where::host && (p < f.parameters || p >= f.parameters + 4096))
+    count_access(&at, access, reinterpret_cast<std::uintptr_t>(p), bytes);
   return p;
 }
 
