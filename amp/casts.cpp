@@ -10,6 +10,7 @@
 #include "amp/autocast.h"
 #include "amp/custom.h"
 #include "amp/frozen.h"
+#include "amp/shadow_pins.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "core/ops.h"
@@ -43,6 +44,17 @@ void hold_until_exit(const Tensor& parameter, LeafNode& leaf) {
   ++leaf.shadow_holders;
 }
 bool make_shadow(LeafNode& leaf, const Tensor& parameter, Dtype dtype, std::uint32_t version) {
+  if (leaf.shadow_pins > 0) {  // a captured step uses it
+    if (leaf.shadow.dtype() != dtype) return false;
+    const NoGrad no_grad;
+    const OutsideAutocast off;
+    leaf.shadow.copy_(parameter.detach());
+    leaf.shadow_version = version;
+    leaf.shadow_replays = replay_count();
+    statistics.bytes += leaf.shadow.nbytes();
+    ++statistics.misses;
+    return true;
+  }
   std::unique_lock<std::mutex> lock;
   if (const std::int64_t limit = budget.load(std::memory_order_relaxed); limit != no_budget) {
     lock = std::unique_lock(budget_mutex);
@@ -58,15 +70,18 @@ bool make_shadow(LeafNode& leaf, const Tensor& parameter, Dtype dtype, std::uint
   statistics.bytes += fresh.nbytes();
   ++statistics.misses;
   leaf.set_shadow(std::move(fresh), version);
+  leaf.shadow_replays = replay_count();
   return true;
 }
 // Undefined if the budget does not allow one.
 Tensor find_shadow(const Tensor& parameter, LeafNode& leaf, Dtype dtype) {
   const std::lock_guard lock(leaf.mutex);
   const std::uint32_t version = parameter.storage()->version();
-  const bool current = leaf.shadow.defined() && leaf.shadow.dtype() == dtype && leaf.shadow_version == version;
+  const bool current = leaf.shadow.defined() && leaf.shadow.dtype() == dtype && leaf.shadow_version == version &&
+                       (leaf.shadow_replays == replay_count() || parameter.device().is_cpu());
   if (current) ++statistics.hits;
   else if (!make_shadow(leaf, parameter, dtype, version)) return {};
+  pin_shadow(parameter, false);
   if (context().autocast.cache == CastCache::until_exit) hold_until_exit(parameter, leaf);
   // The stored tensor has no node (the LeafNode would own itself); each use gets a handle that has one.
   Tensor use = leaf.shadow.detach();
@@ -146,7 +161,7 @@ void drop_shadows(std::span<const Tensor> parameters) {
     LeafNode* leaf = p.defined() ? leaf_of(p) : nullptr;
     if (!leaf) continue;
     const std::lock_guard lock(leaf->mutex);
-    leaf->set_shadow({}, 0);
+    if (leaf->shadow_pins == 0) leaf->set_shadow({}, 0);
   }
 }
 void end_of_regions() {
@@ -155,7 +170,7 @@ void end_of_regions() {
   for (const autograd::NodeRef& node : list.leaves) {
     auto* leaf = static_cast<LeafNode*>(node.get());
     const std::lock_guard lock(leaf->mutex);
-    if (--leaf->shadow_holders == 0) leaf->set_shadow({}, 0);
+    if (--leaf->shadow_holders == 0 && leaf->shadow_pins == 0) leaf->set_shadow({}, 0);
   }
   list.leaves.clear();
   list.known.clear();

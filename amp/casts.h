@@ -20,6 +20,7 @@ Tensor shadow(const Tensor& parameter, Dtype dtype);
 Tensor lowered(const Tensor& x);
 
 // Bytes that the shadows of these parameters hold now; drop_shadows frees them, and the next region makes them again.
+// Those that a captured step uses (jit/capture.h) stay until it is reset.
 std::int64_t shadow_bytes(std::span<const Tensor> parameters);
 void drop_shadows(std::span<const Tensor> parameters);
 

@@ -41,7 +41,8 @@ bool is_dense(const Tensor& g) { return g.is_contiguous() || g.layout() == Layou
 void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
   if (create_graph) {
     if (g.dtype() != leaf.dtype()) g = cast(g, leaf.dtype());
-    leaf.grad = leaf.grad.defined() ? add(leaf.grad, g) : g;
+    // A copy, as in PyTorch: g may also be the gradient of another leaf, or expanded.
+    leaf.grad = leaf.grad.defined() ? add(leaf.grad, g) : is_only_handle(g) && is_dense(g) ? g : g.clone();
     return;
   }
   const NoGrad no_grad;

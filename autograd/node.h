@@ -95,8 +95,10 @@ class LeafNode final : public Node {
 
   Tensor grad;
   Tensor shadow;                     // the leaf's value in a lower precision (set_shadow) ...
-  std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version
+  std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version ...
+  std::uint64_t shadow_replays = 0;  // ... and until a captured step is replayed (amp/shadow_pins.h)
   int shadow_holders = 0;            // autocast regions still using the shadow; the last to end drops it
+  int shadow_pins = 0;               // captured steps that use the shadow's memory: it must stay where it is
   std::atomic<bool> unlisted = false;  // autograd/unlisted.h
   std::mutex mutex;
 

@@ -377,7 +377,8 @@ struct AttentionOptions {
   bool enable_gqa = false;           // key and value may have fewer heads (dimension -3)
 };
 // query [..., L, D], key [..., S, D], value [..., S, E] -> [..., L, E]. attn_mask broadcasts to
-// [..., L, S]: bool (true: this query may attend to this key) or floating (added to the scores).
+// [..., L, S]: bool (true: this query may attend to this key) or floating (added to the scores; on CUDA numbers below
+// -2.3e38 count as minus infinity).
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask = {}, const AttentionOptions& = {});
 // Rotates pair i of position t in x [..., T, D] by the angle (start + t) * base^(-2i / D). A pair is the elements

@@ -102,6 +102,7 @@ template <bool with_momentum, bool centered> struct RMSprop {
   static constexpr const char* state_names[] = {"square_avg", with_momentum ? "momentum_buffer" : "grad_avg",
                                                 "grad_avg"};
   static constexpr const char* names[] = {"lr", "alpha", "eps", "weight_decay", "momentum", "maximize"};
+  static constexpr const char* fixed = with_momentum ? "" : "momentum";  // cannot be set later: it has no state
   double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   double maximize = 0;  // 0 or 1
 

@@ -28,6 +28,10 @@ class Storage final : public RefCounted, public Pooled<Storage> {
     last_writer_ = op;
   }
   const char* last_writer() const { return last_writer_; }
+  // For memory that takes the place of another's: what was noted about that one's contents must not hold for this one.
+  void continue_version_of(const Storage& replaced) {
+    version_.store(replaced.version() + 1, std::memory_order_relaxed);
+  }
 
  private:
   Storage() = default;

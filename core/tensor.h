@@ -174,7 +174,7 @@ class Tensor {
 
   // --- autograd (autograd/backward.h has the engine) ---
   bool requires_grad() const { return defined() && static_cast<bool>(impl_->node); }
-  Tensor& requires_grad_(bool on = true);  // leaves only; floating dtypes only
+  Tensor& requires_grad_(bool on = true);  // leaves only; floating dtypes only. false: drops the gradient and hooks
   bool is_leaf() const;
   Tensor grad() const;             // undefined until backward has reached this leaf
   void set_grad(const Tensor& g);  // undefined clears it

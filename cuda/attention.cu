@@ -22,7 +22,9 @@ void run_f64(const AttentionProblem& p, int width, bool backward);
 
 namespace {
 
-inline constexpr float most_hidden = -3e38f;  // finite, because cuDNN would subtract infinities
+// What cuDNN is given for a key that is hidden, and at least for one that is not: finite, because it would subtract
+// infinities, also when multiplied by log2(e). A key is hidden if our own kernels hide it, whose scores are in base 2.
+inline constexpr float hidden = -2e38f, least_shown = -1.9e38f;
 
 void run(const AttentionProblem& p, bool backward) {
   const int width = std::max(p.width, p.v_width);
@@ -46,9 +48,10 @@ __global__ void attention_bias_kernel(AttentionProblem p, AttentionBias b) {
       at += rest % b.sizes[d] * p.mask_strides[d];
       rest /= b.sizes[d];
     }
-    const float added = p.mask_dtype == boolean ? (static_cast<const bool*>(p.mask)[at] ? 0.0f : most_hidden)
+    const float added = p.mask_dtype == boolean ? (static_cast<const bool*>(p.mask)[at] ? 0 : -__builtin_huge_valf())
                                                 : load_element<float>(p.mask, p.mask_dtype, at);
-    b.data[i] = added < most_hidden ? most_hidden : added;
+    const bool hides = added * static_cast<float>(log2_e) == -__builtin_huge_valf();
+    b.data[i] = hides ? hidden : added < least_shown ? least_shown : added;
   }
 }
 // One warp per query: a fully masked query gets zeros and an infinite lse, as in our own kernels.
@@ -56,7 +59,7 @@ __global__ void attention_blind_kernel(AttentionProblem p) {
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= p.batch * p.heads * p.queries) return;
   float* lse = static_cast<float*>(p.lse) + row;
-  const bool blind = *lse < most_hidden / 10;
+  const bool blind = *lse < (hidden + least_shown) / 2;
   __syncwarp();
   if (!blind) return;
   const std::int64_t query = row % p.queries, head = row / p.queries % p.heads, batch = row / (p.queries * p.heads);

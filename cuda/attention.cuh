@@ -30,8 +30,6 @@
 
 namespace mantissa::cuda_backend::flash {
 
-inline constexpr double log2_e = 1.4426950408889634;
-
 __device__ inline float exp2_of(float x) { return ptx::exp2_flushed(x); }
 __device__ inline float larger(float a, float b) { return fmaxf(a, b); }
 __device__ inline double larger(double a, double b) { return a > b ? a : b; }

@@ -10,6 +10,8 @@
 
 namespace mantissa::cuda_backend {
 
+inline constexpr double log2_e = 1.4426950408889634;  // our own kernels compute exponentials in base 2
+
 // Rows of a tensor [batch, heads, length, width]; the last dimension is contiguous.
 struct AttentionRows {
   void* data = nullptr;

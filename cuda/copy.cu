@@ -101,7 +101,10 @@ Tensor dense_host(const View& x, Dtype dtype, Layout layout) {
   return t;
 }
 void copy_to_device(const View& y, const View& x) {
-  if (x.numel() == 1) return copy_on_device(y, x);  // passed with the launch
+  if (x.numel() == 1) {  // passed with the launch, which a graph would repeat with the same value
+    if (!x.weak_scalar) check_can_copy_to_or_from_host();
+    return copy_on_device(y, x);
+  }
   Tensor host;
   View from = x;
   if (x.dtype != y.dtype || !is_dense(x) || x.layout() != y.layout())

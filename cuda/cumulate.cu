@@ -44,15 +44,28 @@ __global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype, Lines out, Lines 
       else v.factor = x;
       if (scan == Scan::recurrence) v.term = load_element<W>(b.data, b.dtype, from_b + i * b.step);
     }
+    const Affine<W> own = v;
     for (int distance = 1; distance < 32; distance *= 2) {
       const Affine<W> before{__shfl_up_sync(all_lanes, v.factor, distance),
                              __shfl_up_sync(all_lanes, v.term, distance)};
       if (lane >= distance) v = v.after(before);
     }
     // A product leaves out the term: with an infinite factor it is infinity times 0, NaN.
-    const W result = scan == Scan::sum       ? carried + v.term
-                     : scan == Scan::product ? carried * v.factor
-                                             : v.factor * carried + v.term;
+    W result = scan == Scan::sum       ? carried + v.term
+               : scan == Scan::product ? carried * v.factor
+                                       : v.factor * carried + v.term;
+    if constexpr (std::is_floating_point_v<W>) {
+      // A product of 32 factors may overflow although the carried one is 0: then one element after the other.
+      const bool overflows = scan != Scan::sum && !(v.factor - v.factor == W(0));
+      if (__any_sync(all_lanes, overflows)) {
+        W running = carried;
+        for (int l = 0; l < 32; ++l) {
+          const W factor = __shfl_sync(all_lanes, own.factor, l), term = __shfl_sync(all_lanes, own.term, l);
+          running = scan == Scan::product ? running * factor : factor * running + term;
+          if (l == lane) result = running;
+        }
+      }
+    }
     if (k < length) store_element(y, y_dtype, to + i * out.step, result);
     carried = __shfl_sync(all_lanes, result, 31);
   }

@@ -25,6 +25,9 @@ template <class F, class... P> __device__ inline F formula(P... parameters) {
   return f;
 }
 
+// For arrays of inputs: a gradient that is a constant has none, and nvcc refuses arrays without elements.
+template <class P> inline constexpr int held_inputs = P::inputs > 0 ? P::inputs : 1;
+
 // Eight elements per thread, like pack_kernel in cuda/elementwise.cuh.
 template <class P, class C> __device__ inline void fused_packs(const Walk<P::outputs + P::inputs - 1>& walk) {
   Quads at[P::outputs + P::inputs];
@@ -32,7 +35,7 @@ template <class P, class C> __device__ inline void fused_packs(const Walk<P::out
   if (share.count == 0) return;
   if (share.count < pack) {  // the last few elements, one at a time
     for (int j = 0; j < share.count; ++j) {
-      C x[P::inputs], y[P::outputs];
+      C x[held_inputs<P>], y[P::outputs];
 #pragma unroll
       for (int k = 0; k < P::inputs; ++k) {
         const auto& o = walk.operand[P::outputs + k];
@@ -46,12 +49,12 @@ template <class P, class C> __device__ inline void fused_packs(const Walk<P::out
     }
     return;
   }
-  C x[P::inputs][pack], y[P::outputs][pack];
+  C x[held_inputs<P>][pack], y[P::outputs][pack];
 #pragma unroll
   for (int k = 0; k < P::inputs; ++k) load_operand(x[k], walk.operand[P::outputs + k], at[P::outputs + k]);
 #pragma unroll
   for (int j = 0; j < pack; ++j) {
-    C in[P::inputs], out[P::outputs];
+    C in[held_inputs<P>], out[P::outputs];
 #pragma unroll
     for (int k = 0; k < P::inputs; ++k) in[k] = x[k][j];
     P::template run<C>(in, out);
@@ -67,7 +70,7 @@ template <class P, class C> __device__ inline void fused_elements(const Walk<P::
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.count; i += gridDim.x * blockDim.x) {
     std::int64_t at[P::outputs + P::inputs];
     walk.offsets(i, at);
-    C x[P::inputs], y[P::outputs];
+    C x[held_inputs<P>], y[P::outputs];
 #pragma unroll
     for (int k = 0; k < P::inputs; ++k) {
       const auto& o = walk.operand[P::outputs + k];

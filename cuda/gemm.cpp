@@ -80,14 +80,22 @@ const char* name_of(Activation a) {
   constexpr const char* names[] = {"", " relu", " gelu", " gelu_tanh"};
   return names[static_cast<int>(a)];
 }
+// Whether what a kernel loads in 16 bytes begins at a multiple of 16 bytes: some kernels need that.
+bool is_aligned(const Gemm& g) {
+  for (const void* p : {g.a, g.b, static_cast<const void*>(g.c), g.bias, g.saved}) {
+    if (reinterpret_cast<std::uintptr_t>(p) % 16 != 0) return false;
+  }
+  return true;
+}
 std::string key_of(const Gemm& g) {
-  return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}{}", name_of(g.in),
+  return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}{}{}", name_of(g.in),
                      name_of(g.out), g.m, g.n, g.k, g.items, g.a_transposed ? 't' : 'n', g.b_transposed ? 't' : 'n',
                      g.lda % 8, g.ldb % 8, g.batch.rank, g.bias ? " bias" : "", name_of(g.activation),
                      g.before_activation ? " before"
                      : g.saved           ? " backward"
                                          : "",
-                     g.a_sums ? " sums" : "", g.accumulate ? " add" : "", is_tf32_allowed() ? " tf32" : "");
+                     g.a_sums ? " sums" : "", g.accumulate ? " add" : "", is_tf32_allowed() ? " tf32" : "",
+                     is_aligned(g) ? "" : " unaligned");
 }
 
 // Into how many parts k is split (split-K), so that a small result still occupies the GPU: no part shorter than 256.
@@ -226,7 +234,7 @@ KeyNumbers<9> numbers_of(const Gemm& g) {
               std::int64_t{g.b_transposed} << 25 | std::int64_t{g.bias != nullptr} << 26 |
               std::int64_t{g.before_activation != nullptr} << 27 | std::int64_t{g.a_sums != nullptr} << 28 |
               std::int64_t{g.accumulate} << 29 | std::int64_t{is_tf32_allowed()} << 30 |
-              std::int64_t{g.saved != nullptr} << 31};
+              std::int64_t{g.saved != nullptr} << 31 | std::int64_t{is_aligned(g)} << 32};
 }
 
 }  // namespace

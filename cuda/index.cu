@@ -47,6 +47,14 @@ IndexWalk walk_along(const View& index, const View& a, const View& b, int dim, s
   return w;
 }
 
+// Whether all lines have the same index, as when whole rows are written.
+bool is_shared(const IndexWalk& w) {
+  for (int d = 0; d < w.index.start.rank; ++d) {
+    if (w.index.start.strides[d] != 0 && w.index.start.sizes[d] != 1) return false;
+  }
+  return true;
+}
+
 __global__ void check_indices_kernel(const std::int64_t* index, Offsets walk, std::int64_t n, std::int64_t size,
                                      Note* out) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
@@ -96,20 +104,21 @@ bool moves_16_bytes(const View& y, const View& x, int dim, const View& index) {
 }
 
 // --- scatter: the last position with the same target wins ---
-__global__ void claim_kernel(long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t targets,
-                             Note* note) {
+// winner[lists][targets]: one list for each line, or for all of them if they have the same index.
+__global__ void claim_kernel(long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t lists,
+                             std::int64_t targets, Note* note) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= w.lines * w.length) return;
+  if (i >= lists * w.length) return;
   const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
   if (inside_or_noted(at, w.size, note)) atomicMax(winner + line * targets + at, static_cast<long long>(k));
 }
 template <class Word>
 __global__ void scatter_kernel(Word* y, const Word* source, const long long* winner, const std::int64_t* index,
-                               IndexWalk w, std::int64_t targets) {
+                               IndexWalk w, std::int64_t lists, std::int64_t targets) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= w.lines * w.length) return;
   const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
-  if (!inside(at, w.size) || winner[line * targets + at] != k) return;
+  if (!inside(at, w.size) || winner[(lists == 1 ? 0 : line) * targets + at] != k) return;
   y[w.a.start(line) + at * w.a.step] = source[w.b.start(line) + k * w.b.step];
 }
 
@@ -175,9 +184,7 @@ template <class T> void add_in_order(const View& y, const View& index, const Vie
     return launch("scatter_add", &add_lines_kernel<T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w,
                   note());
   }
-  bool shared = true;  // all lines have the same index
-  for (int d = 0; d < w.index.start.rank; ++d)
-    shared = shared && (w.index.start.strides[d] == 0 || w.index.start.sizes[d] == 1);
+  const bool shared = is_shared(w);
   const std::int64_t lists = shared ? 1 : w.lines;
   const Tensor keys = Tensor::allocate({lists, w.length}, i64, y.device);
   launch("scatter_add", &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()),
@@ -213,14 +220,14 @@ void gather(const View& y, const View& x, int dim, const View& index) {
 void scatter(const View& y, int dim, const View& index, const View& source) {
   if (index.numel() == 0) return;
   const IndexWalk w = walk_along(index, y, source, dim, y.sizes[dim]);
-  const std::int64_t targets = y.sizes[dim];
-  const Tensor winner = Tensor::allocate({w.lines, targets}, i64, y.device).fill_(-1);
+  const std::int64_t targets = y.sizes[dim], lists = is_shared(w) ? 1 : w.lines;
+  const Tensor winner = Tensor::allocate({lists, targets}, i64, y.device).fill_(-1);
   const std::int64_t* at = index.as<const std::int64_t>();
-  launch("scatter", &claim_kernel, grid_for(w.lines * w.length), static_cast<long long*>(winner.raw_data()), at, w,
+  launch("scatter", &claim_kernel, grid_for(lists * w.length), static_cast<long long*>(winner.raw_data()), at, w, lists,
          targets, note());
   visit_word(y.dtype, [&]<class Word>() {
     launch("scatter", &scatter_kernel<Word>, grid_for(w.lines * w.length), y.as<Word>(), source.as<const Word>(),
-           static_cast<const long long*>(winner.raw_data()), at, w, targets);
+           static_cast<const long long*>(winner.raw_data()), at, w, lists, targets);
   });
 }
 

@@ -190,6 +190,7 @@ template <class C> __global__ void mse_each(RowOperand y, RowOperand a, RowOpera
 }
 
 Labels labels_of(const View& target, const View& weight, std::int64_t ignore, std::int64_t classes) {
+  check(classes <= longest_row, "a GPU can process at most ", longest_row, " classes, not ", classes);
   return {operand(target), operand(weight), ignore, static_cast<int>(classes), note()};
 }
 template <class C> C* data_of(const Tensor& t) { return static_cast<C*>(t.view().data); }

@@ -436,12 +436,15 @@ MemoryStats Arena::stats() const { return pool_->own->stats(); }
 ArenaScope::ArenaScope(Arena& arena) : before_(arena_pool) { arena_pool = arena.pool_; }
 ArenaScope::~ArenaScope() { arena_pool = before_; }
 
-void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
-  if (bytes == 0) return;
+void check_can_copy_to_or_from_host() {
   check(
-      to_device == from_device || !is_capturing(),
+      !is_capturing(),
       "a step that is captured must not copy between host and device: it read a value of a tensor (item, to_vector, "
       "printing) or made a tensor from host data. Move that out of the step, or keep it in a tensor on the device");
+}
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (!(to_device == from_device)) check_can_copy_to_or_from_host();
   if (from_device.is_cpu()) {
     while (const std::size_t part = std::min(bytes, most_staged)) {
       if (!upload_staged(to, from, part)) break;

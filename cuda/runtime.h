@@ -54,6 +54,7 @@ class Event {
 
 void wait_for_stream();  // the current one; throws errors that kernels reported
 bool is_capturing();     // the current stream is capturing a graph: nothing may wait
+void check_can_copy_to_or_from_host();  // throws while a graph is captured
 
 // During its lifetime this thread may allocate, query events and load code while it captures a graph. By default CUDA
 // rejects these calls and invalidates the capture (cudaThreadExchangeStreamCaptureMode); they are harmless if nothing

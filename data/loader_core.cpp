@@ -226,7 +226,7 @@ void LoaderCore::restore(const LoaderState& s) {
   Ring& e = *ring_;
   check(s.samples == e.samples && s.batch_size == e.options.batch, "the saved position is of ", s.samples,
         " samples in batches of ", s.batch_size, ", this loader has ", e.samples, " in batches of ", e.options.batch,
-        ": resume with the same data and batch size");
+        ": resume with the same data, batch size and, if they share the data, number of ranks");
   check(s.shuffle == e.options.shuffle && s.drop_last == e.options.drop_last,
         "the saved position is of a loader with shuffle ", s.shuffle, " and drop_last ", s.drop_last, ", this one has ",
         e.options.shuffle, " and ", e.options.drop_last);

@@ -2,6 +2,7 @@
 
 #include <list>
 
+#include "amp/shadow_pins.h"
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
 #include "core/profile.h"
@@ -23,6 +24,7 @@ struct Recording {
   std::vector<Tensor> results;  // the graph's output buffers
   std::unique_ptr<cuda_backend::Graph, DestroyGraph> graph;
   std::uint64_t random_numbers = 0;  // random counters that one run of the step reserves
+  amp::ShadowPins pins;              // casts of weights that the graph reads or updates
 };
 
 bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
@@ -48,6 +50,7 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
   const RngState start = rng_state();
   is_recording = true;
   try {
+    const amp::ShadowPins::Recording pinning(r.pins);
     cuda_backend::begin_recording(r.graph.get(), start.seed, start.offset);
     r.results = step(r.inputs);
     const RngState end = rng_state();
@@ -59,6 +62,7 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
     is_recording = false;
     cuda_backend::give_up_recording(r.graph.get());
     r.results.clear();
+    r.pins.release();
     r.graph.reset();  // the next call records again
     throw;
   }
@@ -80,16 +84,20 @@ CapturedStep::CapturedStep(Step step) : impl_(std::make_shared<Impl>()) { impl_-
 std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
   Device device = cpu;
   const Tensor* on_device = nullptr;
+  bool on_host = false;
   for (const Tensor& x : inputs) {
     check(x.defined(), "a captured step was called with an undefined tensor");
     check(!x.requires_grad(), "a captured step was called with ", x,
           ", which requires a gradient; pass x.detach(), or make it part of the step");
-    if (x.device().is_cpu()) continue;
+    if (x.device().is_cpu()) {
+      on_host = true;
+      continue;
+    }
     device = x.device();
     on_device = &x;
   }
-  // Inside a step being recorded it becomes part of that recording.
-  if (device.is_cpu() || is_recording) return impl_->step(inputs);
+  // A recording would repeat what it read on the host. Inside a step being recorded it becomes part of that recording.
+  if (device.is_cpu() || on_host || is_recording) return impl_->step(inputs);
   cuda_backend::activate(device);
 
   std::list<Recording>& all = impl_->recordings;
@@ -107,7 +115,9 @@ std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
       at = reserve_random(r->random_numbers);
       ++impl_->replays;
     }
+    r->pins.refresh();
     cuda_backend::replay(r->graph.get(), at.seed, at.offset);
+    r->pins.note_replay();
     return r->results;
   }
   // First call: runs normally, so that lazily created state (optimizer state, tuned kernels) exists.

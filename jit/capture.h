@@ -13,7 +13,7 @@
 // The first call with given shapes runs the step normally; the second records its kernel launches (a CUDA graph); from
 // then on a call copies its inputs into place and replays the recording as a whole: forward, backward, unscaling,
 // clipping, update and loss scale. Results equal the normal step's bit for bit, including random numbers and skipped
-// updates. On the CPU, and with CPU inputs, the step is simply called.
+// updates. On the CPU, and if any input is on the CPU, the step is simply called.
 //
 // Rules for a captured step:
 // - It must not read tensors back to the host nor create them from host data; both throw while it is recorded, naming
@@ -23,8 +23,9 @@
 // - Its host code runs only once, while recording. Schedules and logging belong outside; a learning rate set outside
 //   takes effect at the next replay, because it is stored in device memory.
 // - Its results are overwritten by the next call: clone() what must last.
-// - Weights may be written to between calls by optimizers and kernels, but autocast's cast copies are refreshed only
-//   by the captured update: after loading weights, call reset().
+// - Weights may be written to between calls. The cast copies that the step uses stay at their addresses and are
+//   refreshed before a replay. Outside of the step, autocast casts a weight again after a replay, and in another dtype
+//   than the step's at each use.
 // - Inputs of other shapes or dtypes are recorded separately; the last four recordings are kept.
 // - A captured step called from another one becomes part of the latter's recording.
 // - External tensors that it uses, including gradients, must outlive it: their addresses are recorded. So if zero_grad

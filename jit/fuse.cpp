@@ -101,13 +101,17 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
   }
   // Computed by separate operators, which are differentiable.
   std::array<Tensor, n> recorded_gradients(const Tensor& g, Needs needs, std::span<const Tensor> x) const {
+    std::vector<Tensor> arguments(x.begin(), x.end());
     std::vector<autograd::NodeRef> nodes;
-    for (std::size_t k = 0; k < n; ++k)
-      if (needs[static_cast<int>(k)]) nodes.push_back(x[k].impl()->node);
+    for (std::size_t k = 0; k < n; ++k) {
+      if (!needs[static_cast<int>(k)]) continue;
+      arguments[k] = x[k] * 1.0;  // a separate node, even if the same tensor is two arguments
+      nodes.push_back(arguments[k].impl()->node);
+    }
     Tensor y;
     {
       const amp::Autocast region(compiled->autocast);
-      y = (*compiled->function)(x);
+      y = (*compiled->function)(arguments);
     }
     std::array<Tensor, n> all;
     if (!y.requires_grad()) return all;

@@ -64,6 +64,7 @@ std::vector<Tensor> without_names(const NamedTensors& named) {
 // Replaces the data of the tensor behind a handle; visible to all handles.
 void replace_data(const Tensor& handle, const Tensor& with) {
   TensorImpl& t = *handle.impl();
+  with.storage()->continue_version_of(*t.storage);
   t.storage = with.storage();
   t.data = with.raw_data();
   t.sizes = with.sizes();

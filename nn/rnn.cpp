@@ -174,6 +174,7 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0,
           x.size(1), "], one for each sequence of ", given, ", got ", lengths);
     const ValuesIndices sorted = sort(lengths.to(cpu).to(i64), 0, true);
     const std::vector<std::int64_t> longest = sorted.values.to_vector<std::int64_t>();
+    check(!longest.empty(), name, ": lengths are given for ", given, ", which holds no sequence");
     check(longest.back() >= 1 && longest[0] <= x.size(0), name, ": lengths must be between 1 and the ", x.size(0),
           " steps of ", given, ", found ", longest.back() < 1 ? longest.back() : longest[0]);
     std::int64_t begin = 0;

@@ -3,6 +3,8 @@
 
 namespace mantissa {
 
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+
 namespace detail {
 
 void enter_composite(const char* name, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts) {
@@ -53,6 +55,21 @@ void fail_device(std::span<const Tensor* const> x) {
     if (t->defined() && !t->is_weak_scalar()) devices += concat(devices.empty() ? "" : ", ", t->device());
   }
   fail("inputs are on different devices (", devices, "); move them together with to(device)");
+}
+
+void move_numbers(std::span<const Tensor*> x, std::span<Tensor> moved) {
+  Device device = cpu;
+  for (const Tensor* t : x) {
+    if (t->defined() && !t->is_weak_scalar()) device = t->device();
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!x[i]->defined() || !x[i]->is_weak_scalar()) continue;
+    Tensor there = Tensor::allocate({}, x[i]->dtype(), device);
+    kernels::copy(device, there.view(), x[i]->view());
+    there.impl()->weak_scalar = true;  // dtypes are promoted as before
+    moved[i] = std::move(there);
+    x[i] = &moved[i];
+  }
 }
 
 }  // namespace detail

@@ -22,18 +22,28 @@ void add_operator_context(Error& e, const char* name, std::span<const char* cons
                           std::span<const Tensor* const> x);
 [[noreturn]] void fail_device(std::span<const Tensor* const> x);
 // C++ numbers are allowed with any device; operators with `takes_host_numbers` also mix 0-d CPU tensors with GPU
-// tensors.
-template <class Op> void check_same_device(std::span<const Tensor* const> x) {
+// tensors. Returns whether there are numbers that have to be moved to a GPU first, because other operators' kernels
+// cannot read them on the host.
+template <class Op> bool check_same_device(std::span<const Tensor* const> x) {
   const Tensor* first = nullptr;
+  bool numbers = false;
   for (const Tensor* t : x) {
-    if (!t->defined() || t->is_weak_scalar()) continue;
+    if (!t->defined()) continue;
+    if (t->is_weak_scalar()) {
+      numbers = true;
+      continue;
+    }
     if constexpr (requires { Op::takes_host_numbers; }) {
       if (t->dim() == 0 && t->device().is_cpu()) continue;
     }
     if (!first) first = t;
     if (!(t->device() == first->device())) [[unlikely]] fail_device(x);
   }
+  if constexpr (requires { Op::takes_host_numbers; }) return false;
+  return numbers && first && !first->device().is_cpu();
 }
+// Replaces the numbers among x with tensors on the device of the others, held by `moved`.
+void move_numbers(std::span<const Tensor*> x, std::span<Tensor> moved);
 
 // How a call allocates its results.
 struct CallOptions {
@@ -93,6 +103,9 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
       }
     }
   }
+  if constexpr (!HasView<Op>) {  // 2: devices
+    if (check_same_device<Op>(x)) [[unlikely]] move_numbers(x, casts);
+  }
   const bool record = differentiable<Op>() && should_record(x);
   if constexpr (differentiable<Op>() && !HasVjp<Op>) {
     if (record) {  // no gradient rule: differentiate the reference
@@ -102,10 +115,10 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
       return y;
     }
   }
-  auto y = bound.make();  // 2: shapes, 3: backend
+  auto y = bound.make();  // 3: shapes, 4: backend
   if constexpr (HasVjp<Op>) {
     auto outs = results(y);
-    if (record && outs[0].is_floating()) {  // 4: autograd
+    if (record && outs[0].is_floating()) {  // 5: autograd
       outs[0].impl()->node =
           autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
     }
@@ -131,7 +144,6 @@ template <class Op, std::size_t n> struct BoundFixed {
     if constexpr (HasView<Op>) {
       return unpack([&](const auto&... t) { return op.view(t...); });
     } else {
-      check_same_device<Op>(x);
       auto y = allocate(unpack([&](const auto&... t) { return op.infer(t...); }), options);
       unpack([&](const auto&... t) { op.run(views(y), t.view()...); return 0; });
       return y;
@@ -151,7 +163,6 @@ template <class Op> struct BoundList {
   }
   auto reference() const { return Op::reference(op, std::span<const Tensor>(tensors())); }
   auto make() const {
-    check_same_device<Op>(x);
     const std::vector<Tensor> t = tensors();
     auto y = allocate(op.infer(std::span<const Tensor>(t)), options);
     std::vector<View> v;

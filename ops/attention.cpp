@@ -203,12 +203,13 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     const Tensor& x = in[0];
     const RngState at = o.dropout_p > 0 ? reserve_dropout(x.numel() / x.size(-1) * in[1].size(-2)) : RngState{};
     const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);
-    const FusedAttention op{{scale, o.is_causal, o.dropout_p, at.seed, at.offset, in.in_region()}, length_first};
+    const bool in_region = in.in_region(in[0].device());
+    const FusedAttention op{{scale, o.is_causal, o.dropout_p, at.seed, at.offset, in_region}, length_first};
     const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
     return in.result(turn(apply(op, turn(x), turn(in[1]), turn(in[2]), in[3])[0]));
   }
   // Contiguous, because a product may round differently for a transposed layout.
-  const bool widen = is_half(in[0].dtype()) && !in.in_region();
+  const bool widen = is_half(in[0].dtype()) && !in.in_region(in[0].device());
   const auto wide = [&](const Tensor& x) { return widen ? cast(x, f32) : x; };
   Tensor q = wide(in[0]), k = contiguous(wide(in[1])), v = contiguous(wide(in[2]));
   if (o.enable_gqa) {  // each head of key and value serves a group of query heads

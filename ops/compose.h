@@ -95,7 +95,7 @@ template <std::size_t n> class Composite {
   Composite& operator=(const Composite&) = delete;
 
   const Tensor& operator[](std::size_t i) const { return *x_[i]; }
-  bool in_region() const { return before_.enabled[0] || before_.enabled[1]; }
+  bool in_region(Device device) const { return before_.enabled_on(device); }
   Tensor result(Tensor y) const {  // records the function's result, for amp/explain.h
     if (before_.any()) [[unlikely]] amp::note_result(y);
     return y;

@@ -71,7 +71,7 @@ Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const
   if (exceeds) o.padding = 0;
   if (!bias.defined()) return in.result(fitted(spread(in[0], in[1], made, o)));
   // With a bias, f16 and bf16 products stay in f32 until it is added, except under autocast.
-  const bool widen = is_half(in[0].dtype()) && !in.in_region();
+  const bool widen = is_half(in[0].dtype()) && !in.in_region(in[0].device());
   const Tensor y = !widen                     ? spread(in[0], in[1], made, o)
                    : in[0].device().is_cpu() ? wide_input_gradient(in[0], in[1], made, forward_options(o))
                                              : spread(cast(in[0], f32), cast(in[1], f32), made, o);

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "amp/autocast.h"
+#include "amp/shadow_pins.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "autograd/unlisted.h"
@@ -37,7 +38,9 @@ Tensor current_shadow(const Tensor& parameter) {
   const std::lock_guard lock(leaf->mutex);
   const Tensor& shadow = leaf->shadow;
   const bool current = shadow.defined() && leaf->shadow_version == parameter.storage()->version();
-  return current && shadow.is_contiguous() ? shadow : Tensor();
+  if (!current || !shadow.is_contiguous()) return {};
+  amp::pin_shadow(parameter, true);
+  return shadow;
 }
 
 // Arguments of a step's kernel. Reused, so that later steps allocate nothing, and emptied between steps.
@@ -298,6 +301,7 @@ void Optimizer::mark_written(Group& g, std::size_t i, const Tensor& shadow) {
     auto* leaf = leaf_of(p);
     const std::lock_guard lock(leaf->mutex);
     leaf->shadow_version = p.storage()->version();
+    leaf->shadow_replays = amp::replay_count();
   }
 }
 
@@ -349,7 +353,9 @@ const Optimizer::Group& Optimizer::checked_group(int group) const {
 }
 
 bool Optimizer::has(std::string_view name) const {
-  return std::ranges::find(groups_[0].hyper_names, name) != groups_[0].hyper_names.end();
+  return std::ranges::all_of(groups_, [&](const Group& g) {
+    return name != g.fixed && std::ranges::find(g.hyper_names, name) != g.hyper_names.end();
+  });
 }
 double Optimizer::get(std::string_view name, int group) const {
   const Group& g = checked_group(group);
@@ -364,6 +370,8 @@ void Optimizer::set(std::string_view name, double value, int group) {
   check(at != g.hyper_names.end(), type_name(), ": there is no hyperparameter \"", name, "\"; it has ",
         listed(g.hyper_names));
   const auto k = at - g.hyper_names.begin();
+  check(name != g.fixed || value == g.hyper_values[static_cast<std::size_t>(k)], type_name(), ": it was made with ",
+        name, " 0, and so keeps no state for it; make it with a ", name, " above 0 to change it later");
   g.hyper_values[static_cast<std::size_t>(k)] = value;
   g.hyper_at(static_cast<std::size_t>(k)).fill_(value);
   if (k == 0) start_at_rate(g);

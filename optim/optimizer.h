@@ -54,7 +54,8 @@ struct MemoryOptions {
   bool master_weights = false;
   // The dtype of moments and other state: f32 or bf16; default f32, and f64 for f64 parameters. bf16 halves the memory
   // and is rounded stochastically (with the same random numbers in every run), because a slow average would otherwise
-  // lose its small steps. Not for Adafactor and LBFGS.
+  // lose its small steps (Muon's momentum, of which a step uses only the direction, to nearest). Not for Adafactor and
+  // LBFGS.
   std::optional<Dtype> state_dtype{};
   // For multi-process runs with equal gradients on all ranks (nn/data_parallel.h): each rank keeps state and master
   // weights for its share of the parameters only, updates it, and broadcasts it. Parameters get the same bits as
@@ -100,6 +101,7 @@ class Optimizer : public amp::Steppable {
   // Any hyperparameter by name: "lr", "momentum", "weight_decay", "beta1", ... Throws for an unknown name.
   double get(std::string_view name, int group = 0) const;
   void set(std::string_view name, double value, int group = 0);
+  // Whether all groups have a hyperparameter of this name that can be set.
   bool has(std::string_view name) const;
 
   // Copies of everything needed for a bitwise exact resume: "group.0.lr", ..., "state.0.step", "state.0.exp_avg", ...
@@ -111,6 +113,7 @@ class Optimizer : public amp::Steppable {
   struct Group {
     int formula = -1;  // of core/optim_formulas.h; -1: implemented by update()
     std::span<const char* const> hyper_names, state_names, scalar_names;
+    std::string_view fixed;            // a hyperparameter that the formula does not use, and so cannot be set
     std::vector<double> hyper_values;  // host copy of hyper
     std::vector<double> initial_state, initial_scalars;  // empty: 0
     int state_from_lr = -1, scalar_from_lr = -1;  // index of the state or scalar initialised to lr at the first step

@@ -59,6 +59,7 @@ template <class F> void Optimizer::add(Parameters parameters, const F& hyper) {
   g.hyper_names = F::names;
   g.state_names = std::span(F::state_names).first(F::states);
   g.scalar_names = formulas::scalar_names_of<F>();
+  if constexpr (requires { F::fixed; }) g.fixed = F::fixed;
   const auto values = std::bit_cast<std::array<double, formulas::hyper_count<F>>>(hyper);
   g.hyper_values.assign(values.begin(), values.end());
   if constexpr (requires { hyper.initial_state(0); }) {

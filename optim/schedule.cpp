@@ -55,6 +55,14 @@ std::vector<double> Scheduler::bases() const {
   return all;
 }
 
+void Scheduler::step() {
+  for (std::size_t g = 0; g < written_.size(); ++g) {
+    const double now = optimizer_->lr(static_cast<int>(g));
+    if (now != written_[g] && written_[g] != 0) base_[g] *= now / written_[g];
+  }
+  set_step(step_ + 1);
+}
+
 void Scheduler::set_step(std::int64_t step) {
   check(step >= 0, "Scheduler: the step must not be negative, got ", step);
   const std::vector<double> base = bases();
@@ -78,6 +86,7 @@ void Scheduler::set_step(std::int64_t step) {
   }
   base_ = base;
   step_ = step;
+  written_ = get_last_lr();
 }
 
 std::vector<double> Scheduler::get_last_lr() const {

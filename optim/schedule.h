@@ -79,9 +79,12 @@ class Scheduler {
       : Scheduler(optimizer, std::vector<Schedule>{std::move(schedule)}) {}
   Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules);
 
-  void step() { set_step(step_ + 1); }
+  // A rate that was changed from outside since (by another scheduler, ReduceLROnPlateau or set_lr) stays changed, by
+  // the same factor: schedulers multiply, as PyTorch's do.
+  void step();
   // Advances only if the step was executed. Reads found_inf from the device.
   void step(const amp::StepResult& result) { if (!result.skipped()) step(); }
+  // Goes to any step, with the rates that the schedule gives for it.
   void set_step(std::int64_t step);
   std::int64_t current_step() const { return step_; }
   double lr(int group = 0) const { return optimizer_->lr(group); }
@@ -95,7 +98,7 @@ class Scheduler {
 
   Optimizer* optimizer_;
   std::vector<Schedule> schedules_;  // one, or one per group
-  std::vector<double> base_;
+  std::vector<double> base_, written_;  // of each group: the rate of the schedule's start, and the last one set
   std::int64_t step_ = 0;
 };
 

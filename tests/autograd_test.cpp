@@ -46,6 +46,19 @@ TEST_CASE("a gradient that two leaves share is not one tensor") {
   CHECK(values(b.grad()) == V{1, 1});
 }
 
+TEST_CASE("a gradient that can be differentiated is not one tensor for two leaves, and can be written to") {
+  Tensor a = leaf({1, 2}), b = leaf({3, 4});
+  backward(sum(square(a + b)), {}, {.create_graph = true});
+  sum(a * 5.0).backward();
+  CHECK(values(a.grad()) == V{13, 17});
+  CHECK(values(b.grad()) == V{8, 12});
+  Tensor c = leaf({1, 2});
+  backward(sum(c), {}, {.create_graph = true});  // an expanded number
+  const NoGrad no_grad;
+  c.grad().detach().mul_(2.0);
+  CHECK(values(c.grad()) == V{2, 2});
+}
+
 TEST_CASE("the gradient passed in is not changed by accumulation") {
   Tensor x = leaf({1, 2});
   const Tensor y = x * 1.0, g = tensor({1.0, 1.0}, {.dtype = f64});

@@ -319,3 +319,80 @@ TEST_CASE(
   step.reset();
   CHECK(close(rotary_embedding(there, 0, 779), rotary_embedding(x, 0, 779)));
 }
+
+TEST_CASE("regions between replays see the weights as they are, and do not disturb the captured step") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  struct Two {
+    nn::Linear in{8, 32}, out{32, 4};
+    MANTISSA_FIELDS(in, out)
+    Tensor operator()(const Tensor& x) const { return out(relu(in(x))); }
+  };
+  const auto run = [](bool captured, Dtype training, Dtype evaluation) {
+    manual_seed(21);
+    Two net;
+    nn::to(net, cuda);
+    optim::AdamW opt(nn::parameters(net), {.lr = 1e-2});
+    const auto body = [&](const Tensor& x, const Tensor& label) {
+      const auto loss_of = [&] { return cross_entropy(net(x), label); };
+      backward(training == f32 ? loss_of() : amp::autocast(training, loss_of));
+      opt.step();
+      opt.zero_grad();
+    };
+    auto step = jit::capture(body);
+    const Tensor test = randn({16, 8}).to(cuda);
+    std::vector<std::vector<float>> seen;
+    const auto evaluate = [&] {
+      const NoGrad no_grad;
+      seen.push_back(amp::autocast(evaluation, [&] { return net(test); }).to(f32).to(cpu).to_vector<float>());
+    };
+    for (int i = 0; i < 9; ++i) {
+      const Tensor x = randn({16, 8}).to(cuda), label = randint(0, 4, {16}, {.dtype = i64}).to(cuda);
+      if (captured) step(x, label);
+      else body(x, label);
+      if (i % 2 == 1) evaluate();
+      if (i == 4) {  // other weights for a moment, as those of an average
+        const NoGrad no_grad;
+        std::vector<Tensor> own;
+        for (Tensor p : nn::parameters(net)) own.push_back(p.detach().clone()), p.mul_(2.0);
+        evaluate();
+        for (std::size_t k = 0; k < own.size(); ++k) nn::parameters(net)[k].copy_(own[k]);
+      }
+      if (i == 6) {  // weights that stay, as loaded ones
+        const NoGrad no_grad;
+        for (Tensor p : nn::parameters(net)) p.mul_(0.5);
+      }
+    }
+    for (const Tensor& p : nn::parameters(net)) seen.push_back(p.detach().to(cpu).to_vector<float>());
+    if (captured) CHECK(step.replays() == 7);
+    return seen;
+  };
+  for (const Dtype training : {f16, bf16, f32}) {
+    for (const Dtype evaluation : {f16, bf16}) {
+      INFO(name_of(training) << ", evaluated in " << name_of(evaluation));
+      const auto eager = run(false, training, evaluation), captured = run(true, training, evaluation);
+      REQUIRE(eager.size() == captured.size());
+      for (std::size_t i = 0; i < eager.size(); ++i) {
+        INFO(i);
+        CHECK(same(eager[i], captured[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE("values on the host are read in every call, or refused") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  auto product = jit::capture([](const Tensor& x, const Tensor& t) { return x * t; });
+  const Tensor x = ones({3}).to(cuda);
+  for (int i = 1; i < 5; ++i)
+    CHECK(product(x, scalar(i)).to(cpu).to_vector<float>() == std::vector<float>(3, static_cast<float>(i)));
+  float value = 1;
+  auto baked = jit::capture([&](const Tensor& t) { return t * full({1}, value).to(cuda); });
+  CHECK(baked(x).to(cpu).to_vector<float>() == std::vector<float>(3, 1.0f));
+  std::string said = "nothing was thrown";
+  try {
+    baked(x);
+  } catch (const Error& e) {
+    said = e.what();
+  }
+  CHECK(said.find("made a tensor from host data") != std::string::npos);
+}

@@ -1,6 +1,7 @@
 // How elementwise kernels of the CUDA device divide tensors among threads, in packs, single elements and tiles: lengths
 // around the sizes of packs, blocks and tiles, mixtures of dtypes, broadcasting, memory orders and alignments. The
 // operations are exact, so that the CPU gives the same bits.
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -151,4 +152,23 @@ TEST_CASE("optimizers update tensors of every length and alignment as on the CPU
   };
   compare.template operator()<optim::AdamW>("AdamW", optim::AdamWOptions{.lr = lr});
   compare.template operator()<optim::LAMB>("LAMB", optim::LAMBOptions{.lr = lr});
+}
+
+TEST_CASE("C++ numbers take the place of tensors on the device, also where kernels read memory") {
+  if (nothing_to_test()) return;
+  const Tensor table = numbers({5, 3}, f32, 1), logits = numbers({5}, f32, 2), edges = tensor({1.0, 2.5, 7.0});
+  check_same(embedding(table.to(cuda), Tensor(3)), embedding(table, Tensor(3)));
+  CHECK(all_close(cross_entropy(logits.to(cuda), Tensor(2)).to(cpu), cross_entropy(logits, Tensor(2))));
+  check_same(searchsorted(edges.to(cuda), Tensor(3.5)), searchsorted(edges, Tensor(3.5)));
+  check_same(bucketize(Tensor(0.5), edges.to(cuda)), bucketize(Tensor(0.5), edges));
+  check_same(where(table.to(cuda) > 50.0, table.to(cuda), Tensor(-1.0)), where(table > 50.0, table, Tensor(-1.0)));
+}
+
+TEST_CASE("a cumulative product whose factors overflow together keeps its zero") {
+  if (nothing_to_test()) return;
+  std::vector<double> v(64, 1e200);
+  v[0] = 0;
+  std::fill(v.begin() + 1, v.begin() + 32, 1.0);
+  const Tensor x = from_data(v, {64});
+  check_same(cumprod(x.to(cuda), 0), cumprod(x, 0));
 }

@@ -82,6 +82,23 @@ TEST_CASE("channels-last images, empty tensors and scalars") {
   }
 }
 
+TEST_CASE("gradients that are constants, and each gradient alone") {
+  const auto rounded = jit::fuse([](Tensor x) { return round(x); });
+  const auto signed_by = jit::fuse([](Tensor x, Tensor w) { return x * sign(w); });
+  for (const Device device : devices()) {
+    const auto fresh = [&](std::uint64_t stream) { return cast(random_tensor({3, 40}, stream), f32).to(device); };
+    Tensor x = fresh(1).requires_grad_(), w = fresh(2).requires_grad_();
+    const Tensor y = fresh(1), v = fresh(2);
+    backward(sum(rounded(x)));
+    CHECK(sum(abs(x.grad())).item() == 0);
+    x.set_grad({});
+    backward(sum(signed_by(x, v)));
+    CHECK(same_bits(x.grad().to(cpu), sign(v).to(cpu)));
+    backward(sum(signed_by(y, w)));
+    CHECK(sum(abs(w.grad())).item() == 0);
+  }
+}
+
 TEST_CASE("a captured step contains fused functions") {
   const auto f = jit::fuse([](Tensor x, Tensor w) { return tanh(x * w) * 0.5; });
   for (const Device device : devices()) {

@@ -87,6 +87,15 @@ TEST_CASE("an argument made from another one counts each path once in second der
   CHECK(allclose(grad(sum(first), {x})[0], 12 * x.detach()));
 }
 
+TEST_CASE("a tensor that is two arguments counts each of them once in second derivatives") {
+  const auto f = jit::fuse([](Tensor a, Tensor b) { return a * a * b; });
+  const Tensor x = tensor({1.5, -0.5}, {.dtype = f64, .requires_grad = true});
+  CHECK(allclose(grad(sum(f(x, x)), {x})[0], 3 * x.detach() * x.detach()));
+  const Tensor first = grad(sum(f(x, x)), {x}, {.create_graph = true})[0];
+  CHECK(allclose(first.detach(), 3 * x.detach() * x.detach()));
+  CHECK(allclose(grad(sum(first), {x})[0], 6 * x.detach()));
+}
+
 TEST_CASE("one trace serves all shapes; dtypes and autocast have their own") {
   int calls = 0;
   const auto f = jit::fuse([&](Tensor x) {

@@ -167,6 +167,7 @@ TEST_CASE("recurrent layers take the lengths of their sequences") {
              Contains("lengths must be between 1 and the 4 steps of f64[4, 2, 2], found 5"));
   CHECK_THAT(message_of([&] { gru(x, {}, tensor({0, 2})); }), Contains("found 0"));
   CHECK_THAT(message_of([&] { gru(x, {}, tensor({1, 2, 3})); }), Contains("lengths must be integers [2]"));
+  CHECK_THAT(message_of([&] { gru(ramp({4, 0, 2}), {}, zeros({0}, {.dtype = i64})); }), Contains("holds no sequence"));
 }
 
 TEST_CASE("pad_sequence is PyTorch's") {

@@ -1,5 +1,7 @@
 // Schedules and schedulers besides their numbers (tests/golden_optim_test.cpp): any step can be queried and resumed,
 // groups have separate schedules, mistakes are reported.
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "optim/adam.h"
@@ -91,6 +93,50 @@ TEST_CASE("a schedule that cycles momentum sets beta1 or momentum, or says that 
   CHECK(adam.get("beta1") == 0.9);
   CHECK(with.get("momentum") == 0.9);
   CHECK_THAT(message_of([&] { optim::Scheduler s(without, cycle); }), Contains("set cycle_momentum to false"));
+}
+
+TEST_CASE("a momentum that an optimizer was made without cannot be cycled or set", "[optim]") {
+  Tensor p = zeros({1}).requires_grad_();
+  optim::RMSprop without({p});
+  const optim::CyclicLR cycle{.base_lr = 0.1, .max_lr = 1, .step_size_up = 4};
+  CHECK_THAT(message_of([&] { optim::Scheduler s(without, cycle); }), Contains("set cycle_momentum to false"));
+  CHECK_THAT(message_of([&] { without.set("momentum", 0.5); }), Contains("made with momentum 0"));
+  CHECK(without.get("momentum") == 0);
+  optim::Sgd mixed({p}, {.lr = 1, .momentum = 0.5});
+  Tensor q = zeros({1}).requires_grad_();
+  mixed.add_group({q}, {.lr = 1});
+  CHECK_THAT(message_of([&] { optim::Scheduler s(mixed, cycle); }), Contains("set cycle_momentum to false"));
+  CHECK(mixed.lr(0) == 1);
+}
+
+TEST_CASE("schedulers multiply, and keep what others did to the rate", "[optim]") {
+  Tensor p = zeros({1}).requires_grad_();
+  optim::Sgd opt({p}, {.lr = 1});
+  optim::Scheduler warm(opt, optim::LinearLR{.start_factor = 0.25, .end_factor = 1, .total_iters = 3}),
+      decay(opt, optim::ExponentialLR{.gamma = 0.5});
+  CHECK(opt.lr() == Approx(0.25));
+  for (int i = 1; i <= 4; ++i) {
+    warm.step();
+    decay.step();
+    CHECK(opt.lr() == Approx(std::min(1.0, 0.25 + 0.25 * i) * std::pow(0.5, i)));
+  }
+  opt.set_lr(opt.lr() / 10);  // as ReduceLROnPlateau does
+  const double reduced = opt.lr();
+  warm.step();
+  CHECK(opt.lr() == Approx(reduced));
+  decay.step();
+  CHECK(opt.lr() == Approx(reduced / 2));
+
+  optim::Sgd other({p}, {.lr = 1});  // resumes with the same rates
+  optim::Scheduler a(other, optim::LinearLR{.start_factor = 0.25, .end_factor = 1, .total_iters = 3}),
+      b(other, optim::ExponentialLR{.gamma = 0.5});
+  a.load_state_dict(warm.state_dict());
+  b.load_state_dict(decay.state_dict());
+  other.load_state_dict(opt.state_dict());
+  for (int i = 0; i < 3; ++i) {
+    for (optim::Scheduler* s : {&warm, &decay, &a, &b}) s->step();
+    CHECK(other.lr() == Approx(opt.lr()));
+  }
 }
 
 TEST_CASE("settings of schedules that make no sense are errors", "[optim]") {

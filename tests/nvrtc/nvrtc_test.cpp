@@ -26,6 +26,20 @@ TEST_CASE("NVRTC compiles fused functions and their gradients") {
   }
 }
 
+TEST_CASE("NVRTC compiles gradients that are constants, and each gradient alone") {
+  const jit::ElementwiseFunction rounded = [](std::span<const Tensor> x) { return round(x[0]); };
+  const jit::ElementwiseFunction signed_by = [](std::span<const Tensor> x) { return x[0] * sign(x[1]); };
+  const std::vector<jit::Kind> kinds{{f32}, {f32}};
+  for (const int k : {0, 1, 2}) {
+    const jit::Trace t = k == 0 ? jit::trace("rounded", rounded, std::span(kinds).first(1), cuda)
+                                : jit::trace("signed_by", signed_by, kinds, cuda);
+    const std::vector<int> wanted{k == 2 ? 1 : 0};
+    if (t.backward.outputs[static_cast<std::size_t>(wanted[0])] == -1) continue;
+    INFO(k);
+    CHECK(cuda_backend::compile_text(cuda_backend::text_of(t.gradients(wanted).program), 90).size() > 1000);
+  }
+}
+
 TEST_CASE("NVRTC compiles every formula, for every kind of GPU") {
   FusedProgram all;
   all.inputs = 3;
