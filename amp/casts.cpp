@@ -44,7 +44,7 @@ void hold_until_exit(const Tensor& parameter, LeafNode& leaf) {
   ++leaf.shadow_holders;
 }
 bool make_shadow(LeafNode& leaf, const Tensor& parameter, Dtype dtype, std::uint32_t version) {
-  if (leaf.shadow_pins > 0) {  // a captured step uses it
+  if (leaf.shadow_pins > 0 && leaf.shadow.defined()) {  // a captured step uses it
     if (leaf.shadow.dtype() != dtype) return false;
     const NoGrad no_grad;
     const OutsideAutocast off;
@@ -81,7 +81,7 @@ Tensor find_shadow(const Tensor& parameter, LeafNode& leaf, Dtype dtype) {
                        (leaf.shadow_replays == replay_count() || parameter.device().is_cpu());
   if (current) ++statistics.hits;
   else if (!make_shadow(leaf, parameter, dtype, version)) return {};
-  pin_shadow(parameter, false);
+  pin_shadow(parameter);
   if (context().autocast.cache == CastCache::until_exit) hold_until_exit(parameter, leaf);
   // The stored tensor has no node (the LeafNode would own itself); each use gets a handle that has one.
   Tensor use = leaf.shadow.detach();

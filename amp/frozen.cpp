@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "amp/autocast.h"
+#include "amp/shadow_pins.h"
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 
@@ -61,6 +62,7 @@ Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made) {
       at->version = version;
       made = true;
     }
+    pin_frozen(x, at->cast, at->version);
     return at->cast;
   }
   return {};

@@ -1,9 +1,9 @@
-// The shadows (amp/casts.h) whose addresses a captured step has recorded. While the step exists, they stay where they
-// are: a stale one is refreshed in place, at the latest before a replay, and a region of another dtype casts without a
-// shadow.
+// Casts of weights (amp/casts.h, amp/frozen.h) whose addresses a captured step has recorded. While the step exists they
+// are not freed. A parameter's shadow also stays its shadow: a stale one is refreshed in place, and a region of another
+// dtype casts without a shadow.
 //
-// A replay changes weights without raising the versions of their storages. So it also ends the validity of all shadows
-// but those that the recorded optimizer writes itself.
+// A replay changes weights without raising the versions of their storages. So it ends the validity of all shadows but
+// those that are current when the step ends, since its optimizer writes them, too, or nothing writes the weights.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,7 @@ class ShadowPins {
   ShadowPins& operator=(ShadowPins&&) = delete;
   ~ShadowPins() { release(); }
 
-  void release();
-  // Before and after a replay.
-  void refresh() const;
-  void note_replay() const;
-
-  // While it exists, this thread records a step: shadows that it uses are added to `pins`.
+  // While it exists, this thread records a step: casts that it uses are added to `pins`.
   class Recording {
    public:
     explicit Recording(ShadowPins& pins);
@@ -38,19 +33,29 @@ class ShadowPins {
     ShadowPins* before_;
   };
 
+  void note_recorded();  // after the step has been recorded
+  void refresh();        // before a replay
+  void note_replay();    // after a replay
+  void release();
+  // After a recording that failed: what it seemed to write was never written.
+  void give_up();
+
  private:
-  friend void pin_shadow(const Tensor& parameter, bool updates);
+  friend void pin_shadow(const Tensor& parameter);
+  friend void pin_frozen(const Tensor& weight, const Tensor& cast, std::uint32_t version);
   struct Pin {
-    autograd::NodeRef leaf;
-    Tensor parameter, shadow;  // the memory that the graph knows
-    bool updates;
+    autograd::NodeRef leaf;   // none for a frozen weight
+    Tensor weight, cast;      // the memory that the graph knows
+    std::uint32_t version;    // of a frozen weight, from which the cast was made
+    bool ends_current = false;
   };
   std::vector<Pin> pins_;
 };
 
-// Notes that the step being recorded, if any, reads the parameter's shadow or, with `updates`, writes the new weights
-// to it. Requires the leaf's mutex.
-void pin_shadow(const Tensor& parameter, bool updates);
+// Note that the step being recorded, if any, uses the parameter's shadow (requires the leaf's mutex), or a frozen
+// weight's cast.
+void pin_shadow(const Tensor& parameter);
+void pin_frozen(const Tensor& weight, const Tensor& cast, std::uint32_t version);
 // The number of replays so far.
 std::uint64_t replay_count();
 

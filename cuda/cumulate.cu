@@ -55,9 +55,11 @@ __global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype, Lines out, Lines 
                : scan == Scan::product ? carried * v.factor
                                        : v.factor * carried + v.term;
     if constexpr (std::is_floating_point_v<W>) {
-      // A product of 32 factors may overflow although the carried one is 0: then one element after the other.
-      const bool overflows = scan != Scan::sum && !(v.factor - v.factor == W(0));
-      if (__any_sync(all_lanes, overflows)) {
+      // A product of 32 factors may leave the range of numbers although that with the carried one does not: then one
+      // element after the other.
+      const bool leaves = scan != Scan::sum && (!(v.factor - v.factor == W(0)) ||
+                                                (scan == Scan::product && std::abs(v.factor) < W(1e-290)));
+      if (__any_sync(all_lanes, leaves)) {
         W running = carried;
         for (int l = 0; l < 32; ++l) {
           const W factor = __shfl_sync(all_lanes, own.factor, l), term = __shfl_sync(all_lanes, own.term, l);

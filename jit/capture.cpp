@@ -58,11 +58,12 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
           "a step that is captured cannot set the random numbers (manual_seed, set_rng_state), since every run of it "
           "goes on in those of the one before; set them outside of the step");
     cuda_backend::end_recording(r.graph.get());
+    r.pins.note_recorded();
   } catch (...) {
     is_recording = false;
     cuda_backend::give_up_recording(r.graph.get());
     r.results.clear();
-    r.pins.release();
+    r.pins.give_up();
     r.graph.reset();  // the next call records again
     throw;
   }

@@ -20,7 +20,7 @@ Tensor as_matrix(const Tensor& x) { return x.unsqueeze(-1).unsqueeze(-1); }
 Wishart::Wishart(const Parameter& freedom, const Tensor& s) {
   check(s.is_floating() && s.dim() >= 2 && s.size(-1) == s.size(-2), "Wishart: needs scale_tril [..., D, D], got ", s);
   const Tensor tril = wide(s);
-  df = freedom.is_number() ? freedom.value().to(tril.dtype()).to(tril.device()) : wide(freedom.value());
+  df = freedom.is_number() ? freedom.value().to(tril.device()).to(tril.dtype()) : wide(freedom.value());
   check(df.dtype() == tril.dtype(), "Wishart: the parameters are ", df.dtype(), " and ", tril.dtype());
   const Dims batch = broadcast(df.sizes(), select(select(tril, -1, 0), -1, 0).sizes());
   const std::int64_t d = tril.size(-1);

@@ -165,7 +165,7 @@ Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor&
   const Places p = places("index_put", x, indices);
   const Composite in("index_put", CastPolicy::promote, {&x, &values});
   const Tensor flat = reshape(in[0], p.flat), at = flatten(p.index);
-  const Tensor given = values.is_weak_scalar() ? cast(values, in[0].dtype()).to(x.device()) : in[1];
+  const Tensor given = values.is_weak_scalar() ? cast(values.to(x.device()), in[0].dtype()) : in[1];
   Dims rows = p.flat;
   rows[0] = at.numel();
   const Tensor source = reshape(expand(given, joined(p.index.sizes(), p.rest)), rows);

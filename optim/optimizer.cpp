@@ -37,9 +37,10 @@ Tensor current_shadow(const Tensor& parameter) {
   if (!leaf) return {};
   const std::lock_guard lock(leaf->mutex);
   const Tensor& shadow = leaf->shadow;
-  const bool current = shadow.defined() && leaf->shadow_version == parameter.storage()->version();
+  const bool current = shadow.defined() && leaf->shadow_version == parameter.storage()->version() &&
+                       (leaf->shadow_replays == amp::replay_count() || parameter.device().is_cpu());
   if (!current || !shadow.is_contiguous()) return {};
-  amp::pin_shadow(parameter, true);
+  amp::pin_shadow(parameter);
   return shadow;
 }
 

@@ -1,6 +1,7 @@
 #include "optim/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "io/checkpoint.h"
@@ -55,17 +56,21 @@ std::vector<double> Scheduler::bases() const {
   return all;
 }
 
-void Scheduler::step() {
+std::vector<double> Scheduler::changed_bases() const {
+  std::vector<double> base = bases();
   for (std::size_t g = 0; g < written_.size(); ++g) {
-    const double now = optimizer_->lr(static_cast<int>(g));
-    if (now != written_[g] && written_[g] != 0) base_[g] *= now / written_[g];
+    const double now = optimizer_->lr(static_cast<int>(g)), own = written_[g];
+    // From 0, or to it, no factor tells the way back.
+    if (now != 0 && own != 0 && std::abs(now - own) > 1e-12 * std::abs(own)) base[g] *= now / own;
   }
-  set_step(step_ + 1);
+  return base;
 }
 
-void Scheduler::set_step(std::int64_t step) {
+void Scheduler::step() { go_to(step_ + 1, changed_bases()); }
+void Scheduler::set_step(std::int64_t step) { go_to(step, bases()); }
+
+void Scheduler::go_to(std::int64_t step, const std::vector<double>& base) {
   check(step >= 0, "Scheduler: the step must not be negative, got ", step);
-  const std::vector<double> base = bases();
   const char* name = optimizer_->has("beta1") ? "beta1" : "momentum";
   struct Values {
     double lr;
@@ -96,7 +101,7 @@ std::vector<double> Scheduler::get_last_lr() const {
 }
 
 NamedTensors Scheduler::state_dict() const {
-  const std::vector<double> base = bases();
+  const std::vector<double> base = changed_bases();
   return {{"step", scalar(static_cast<double>(step_), {.dtype = i64})},
           {"base_lr", from_data<double>(base, {static_cast<std::int64_t>(base.size())})}};
 }

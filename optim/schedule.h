@@ -94,7 +94,9 @@ class Scheduler {
   void load_state_dict(const NamedTensors& state);
 
  private:
-  std::vector<double> bases() const;  // including those of new groups
+  std::vector<double> bases() const;          // including those of new groups
+  std::vector<double> changed_bases() const;  // as step() describes
+  void go_to(std::int64_t step, const std::vector<double>& base);
 
   Optimizer* optimizer_;
   std::vector<Schedule> schedules_;  // one, or one per group

@@ -396,3 +396,93 @@ TEST_CASE("values on the host are read in every call, or refused") {
   }
   CHECK(said.find("made a tensor from host data") != std::string::npos);
 }
+
+TEST_CASE("a captured evaluation sees what another captured step has done to the weights") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const auto run = [](bool captured, Dtype training, bool clamps) {
+    manual_seed(22);
+    nn::Linear net{8, 4};
+    nn::to(net, cuda);
+    optim::Sgd opt(nn::parameters(net), {.lr = 0.5});
+    const auto train = [&](const Tensor& x) {
+      const auto loss_of = [&] { return mean(square(net(x))) - mean(net(x)); };
+      backward(training == f32 ? loss_of() : amp::autocast(training, loss_of));
+      opt.step();
+      opt.zero_grad();
+      const NoGrad no_grad;
+      if (clamps)
+        for (Tensor p : nn::parameters(net)) p.clamp_(-0.1, 0.1);
+    };
+    const auto evaluate = [&](const Tensor& x) {
+      const NoGrad no_grad;
+      return amp::autocast(bf16, [&] { return net(x); }).to(f32);
+    };
+    auto step = jit::capture(train);
+    auto look = jit::capture(evaluate);
+    std::vector<std::vector<float>> seen;
+    for (int i = 0; i < 6; ++i) {
+      const Tensor x = randn({16, 8}).to(cuda);
+      if (captured) step(x);
+      else train(x);
+      seen.push_back((captured ? look(x) : evaluate(x)).to(cpu).to_vector<float>());
+    }
+    return seen;
+  };
+  for (const Dtype training : {f32, bf16}) {
+    for (const bool clamps : {false, true}) {
+      INFO(name_of(training) << (clamps ? ", clamped" : ""));
+      const auto eager = run(false, training, clamps), captured = run(true, training, clamps);
+      for (std::size_t i = 0; i < eager.size(); ++i) {
+        INFO(i);
+        CHECK(same(eager[i], captured[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE("frozen weights that are loaded between replays reach the captured step") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  nn::Linear base{8, 4};
+  nn::to(base, cuda);
+  for (Tensor p : nn::parameters(base)) p.requires_grad_(false);
+  const amp::FrozenCasts casts(nn::parameters(base));
+  const auto body = [&](const Tensor& x) { return amp::autocast(bf16, [&] { return base(x); }).to(f32); };
+  auto step = jit::capture(body);
+  const Tensor x = randn({16, 8}).to(cuda);
+  for (int i = 0; i < 6; ++i) {
+    CHECK(same(step(x).to(cpu).to_vector<float>(), body(x).to(cpu).to_vector<float>()));
+    amp::autocast(f16, [&] { return base(x); });
+    if (i == 3)
+      for (Tensor p : nn::parameters(base)) p.mul_(2.0);
+  }
+}
+
+TEST_CASE("after a recording that failed, and after a net has moved, weights are cast again") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  nn::Linear net{8, 4};
+  nn::to(net, cuda);
+  bool reads = true;
+  auto step = jit::capture([&](const Tensor& x) {
+    const Tensor y = amp::autocast(bf16, [&] { return net(x); });
+    if (reads) (void)y.sum().item();
+    return y.to(f32);
+  });
+  const Tensor x = randn({16, 8}).to(cuda);
+  const auto eager = [&](const Tensor& t) { return amp::autocast(bf16, [&] { return net(t); }).to(f32).to(cpu); };
+  step(x);
+  {
+    const NoGrad no_grad;
+    for (Tensor p : nn::parameters(net)) p.mul_(2.0);
+  }
+  CHECK_THROWS_AS(step(x), Error);
+  const std::vector<float> wanted = eager(x).to_vector<float>();
+  nn::to(net, f64);
+  nn::to(net, f32);
+  CHECK(same(eager(x).to_vector<float>(), wanted));
+  reads = false;
+  step(x);
+  step(x);
+  CHECK(same(step(x).to(cpu).to_vector<float>(), wanted));
+  nn::to(net, cpu);
+  CHECK(eager(x.to(cpu)).sizes() == Dims{16, 4});
+}

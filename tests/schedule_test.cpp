@@ -137,6 +137,23 @@ TEST_CASE("schedulers multiply, and keep what others did to the rate", "[optim]"
     for (optim::Scheduler* s : {&warm, &decay, &a, &b}) s->step();
     CHECK(other.lr() == Approx(opt.lr()));
   }
+
+  optim::Sgd reduced_opt({p}, {.lr = 1}), resumed({p}, {.lr = 1});  // the optimizer first, as in PyTorch
+  optim::Scheduler saved(reduced_opt, optim::ExponentialLR{.gamma = 0.5}), loaded(resumed, optim::ExponentialLR{.gamma = 0.5});
+  saved.step();
+  reduced_opt.set_lr(0.05);
+  resumed.load_state_dict(reduced_opt.state_dict());
+  loaded.load_state_dict(saved.state_dict());
+  CHECK(resumed.lr() == Approx(0.05));
+  loaded.step();
+  CHECK(resumed.lr() == Approx(0.025));
+
+  optim::Sgd from_zero({p}, {.lr = 1});
+  optim::Scheduler falls(from_zero, optim::ExponentialLR{.gamma = 0.5}),
+      rises(from_zero, [](std::int64_t step) { return static_cast<double>(step) / 10; });
+  CHECK(from_zero.lr() == 0);
+  for (int i = 1; i <= 3; ++i) falls.step(), rises.step();
+  CHECK(from_zero.lr() > 0);
 }
 
 TEST_CASE("settings of schedules that make no sense are errors", "[optim]") {
