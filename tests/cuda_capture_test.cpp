@@ -5,6 +5,7 @@
 #include <future>
 #include <vector>
 
+#include "amp/frozen.h"
 #include "cuda/launches.h"
 #include "cuda/runtime.h"
 #include "mantissa.h"

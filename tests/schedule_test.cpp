@@ -139,7 +139,8 @@ TEST_CASE("schedulers multiply, and keep what others did to the rate", "[optim]"
   }
 
   optim::Sgd reduced_opt({p}, {.lr = 1}), resumed({p}, {.lr = 1});  // the optimizer first, as in PyTorch
-  optim::Scheduler saved(reduced_opt, optim::ExponentialLR{.gamma = 0.5}), loaded(resumed, optim::ExponentialLR{.gamma = 0.5});
+  optim::Scheduler saved(reduced_opt, optim::ExponentialLR{.gamma = 0.5}),
+      loaded(resumed, optim::ExponentialLR{.gamma = 0.5});
   saved.step();
   reduced_opt.set_lr(0.05);
   resumed.load_state_dict(reduced_opt.state_dict());
