@@ -52,6 +52,7 @@ Tensor arange(std::int64_t end, TensorOptions o) { return arange(0, static_cast<
 Tensor linspace(double begin, double end, std::int64_t count, TensorOptions o) {
   check(count >= 0, "linspace: count ", count, " is negative");
   return from_function(count, o, [=](std::int64_t i) {
+    if (i > 0 && i == count - 1) return end;  // exactly
     return count == 1 ? begin : begin + (end - begin) * static_cast<double>(i) / static_cast<double>(count - 1);
   });
 }

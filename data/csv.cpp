@@ -117,8 +117,10 @@ float value(const CsvText& csv, std::size_t r, std::size_t c, bool missing, cons
 }
 
 void set_classes(Dataset& set, const CsvText& csv, std::size_t label, const std::string& path) {
-  const bool numeric =
-      std::all_of(csv.rows.begin(), csv.rows.end(), [&](const auto& row) { return number(row[label]).has_value(); });
+  const bool numeric = std::all_of(csv.rows.begin(), csv.rows.end(), [&](const auto& row) {
+    const std::optional<double> v = number(row[label]);
+    return v && std::isfinite(*v);  // "nan" has no place among numbers
+  });
   const auto before = [numeric](const std::string& a, const std::string& b) {
     const double x = numeric ? *number(a) : 0, y = numeric ? *number(b) : 0;
     return numeric && x != y ? x < y : a < b;

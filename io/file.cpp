@@ -15,6 +15,7 @@
 #include <climits>
 #include <cstdlib>
 #include <system_error>
+#include <utility>
 
 namespace mantissa::io {
 namespace {
@@ -198,29 +199,45 @@ void AtomicFile::create_temporary() {
   fail_errno("find a temporary name beside");
 }
 
-AtomicFile::~AtomicFile() {
+AtomicFile::~AtomicFile() { abandon(); }
+
+// What was not written completely must never be committed.
+void AtomicFile::abandon() {
   if (fd_ < 0) return;
+  const int error = errno;
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  ::close(fd_);
+  temporary_.clear();
+  ::close(std::exchange(fd_, -1));
+  errno = error;
 }
 
 void AtomicFile::write(const void* data, std::size_t nbytes) {
+  check(fd_ >= 0, path_, ": nothing can be written any more: it is complete, or writing it has failed");
   const auto* at = static_cast<const char*>(data);
   while (nbytes > 0) {
     std::size_t chunk = std::min(nbytes, largest_chunk);
     const ssize_t n = injected(FileStep::write, &chunk) ? -1 : ::write(fd_, at, chunk);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_errno("write");
+    if (n < 0) {
+      abandon();
+      fail_errno("write");
+    }
     at += n;
     nbytes -= static_cast<std::size_t>(n);
   }
 }
 
 void AtomicFile::commit() {
+  check(fd_ >= 0, path_, ": there is nothing to commit: it is complete, or writing it has failed");
+  const auto failed = [&](const char* doing) {
+    abandon();
+    fail_errno(doing);
+  };
   // Never a second fsync after a failed one: the system may have dropped the pages by then.
-  if (injected(FileStep::sync) || ::fsync(fd_) != 0) fail_errno("flush to the disk");
-  if (injected(FileStep::rename) || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("replace");
+  if (injected(FileStep::sync) || ::fsync(fd_) != 0) failed("flush to the disk");
+  if (injected(FileStep::rename) || ::rename(temporary_.c_str(), path_.c_str()) != 0) failed("replace");
   temporary_.clear();
+  abandon();  // only closes it
   sync_folder();
 }
 

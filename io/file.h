@@ -66,6 +66,7 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail_errno(const char* doing) const;
+  void abandon();  // keeps errno
   void create_temporary();
   void remove_stale() const;
   void sync_folder() const;

@@ -46,7 +46,30 @@ Tensor rgb_to_gray(const Tensor& pixels) {  // of 3 or more channels
 // Keeps only the first n channels.
 Tensor first_channels(const Tensor& pixels, std::int64_t n) { return pixels.slice(2, 0, n).contiguous(); }
 
+// Without the chunks that would change stored values for display: other readers of training images (PIL, torchvision)
+// return them as they are. Empty if there are no such chunks.
+std::string without_color_space(std::string_view bytes) {
+  constexpr std::size_t frame = 12;  // length, name and checksum
+  std::string kept;
+  std::size_t begin = 0, at = 8;
+  while (bytes.size() - at >= frame) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(bytes[at + i]);
+    const std::string_view chunk = bytes.substr(at + 4, 4);
+    if (length > bytes.size() - at - frame || chunk == "IDAT") break;
+    if (chunk == "gAMA" || chunk == "cHRM" || chunk == "iCCP") {
+      kept += bytes.substr(begin, at - begin);
+      begin = at + length + frame;
+    }
+    at += length + frame;
+  }
+  if (begin > 0) kept += bytes.substr(begin);
+  return kept;
+}
+
 Tensor decode_png(std::string_view bytes, const std::string& name, Channels channels) {
+  const std::string plain = without_color_space(bytes);
+  if (!plain.empty()) bytes = plain;
   PngImage image;
   if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
     fail_format(name, "is not a readable PNG: ", image.message);
@@ -90,7 +113,8 @@ Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels cha
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   const auto size = bytes.size();
   int width = 0, height = 0, subsampling = 0, space = 0;
-  if (::tjDecompressHeader3(decoder, data, size, &width, &height, &subsampling, &space) != 0)
+  if (::tjDecompressHeader3(decoder, data, size, &width, &height, &subsampling, &space) != 0 &&
+      (::tjGetErrorCode(decoder) == TJERR_FATAL || width <= 0))
     fail_format(name, "is not a readable JPEG: ", ::tjGetErrorStr2(decoder));
   check_size(name, width, height);
   const bool cmyk = space == TJCS_CMYK || space == TJCS_YCCK;
@@ -103,9 +127,12 @@ Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels cha
   const int status = ::tjDecompress2(decoder, data, size, pixels.data<std::uint8_t>(), width, 0, height, format,
                                      TJFLAG_LIMITSCANS);
   const std::string message = status == 0 ? "" : ::tjGetErrorStr2(decoder);
-  // Warnings include harmless oddities, and truncated files, whose remainder would be gray.
-  if (status != 0 && (::tjGetErrorCode(decoder) != TJERR_WARNING ||
-                      message.find("remature end") != std::string::npos || message.find("orrupt") != std::string::npos))
+  // Warnings include harmless oddities, such as superfluous bytes, and truncated files, whose remainder would be gray.
+  // Only the first one is known: after it, the end of the image must be there.
+  const auto says = [&](const char* text) { return message.find(text) != std::string::npos; };
+  const std::string_view end = bytes.substr(bytes.size() - std::min<std::size_t>(bytes.size(), 65536));
+  if (status != 0 && (::tjGetErrorCode(decoder) != TJERR_WARNING || says("remature end") ||
+                      (says("orrupt") && !says("extraneous bytes")) || end.rfind("\xff\xd9") == std::string_view::npos))
     fail_format(name, "is a damaged JPEG: ", message);
   kept_decoder = std::move(owner);
   if (!cmyk) return pixels;

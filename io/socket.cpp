@@ -26,7 +26,8 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-Addresses resolve(const Address& a, int flags) {
+// Without addresses if the name is not known yet: a cluster's names may come later than its programs.
+Addresses resolve(const Address& a, int flags, std::string* why) {
   check(a.port >= 0 && a.port <= 65535, "the port ", a.port, " is not between 0 and 65535");
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -34,8 +35,10 @@ Addresses resolve(const Address& a, int flags) {
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   const int status = ::getaddrinfo(a.host.c_str(), std::to_string(a.port).c_str(), &hints, &found);
-  check(status == 0, "the address ", a.host, " is unknown: ", ::gai_strerror(status));
-  return Addresses(found);
+  if (status == 0) return Addresses(found);
+  *why = concat("the address ", a.host, " is unknown: ", ::gai_strerror(status));
+  check(status == EAI_AGAIN || status == EAI_NONAME, *why);
+  return {};
 }
 
 void set(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
@@ -53,6 +56,7 @@ bool wait_for(int fd, short events, const Deadline& by) {
 // One attempt. Returns a closed Socket if nothing listens there (yet).
 Socket try_connect(const addrinfo& a, const Deadline& by) {
   Socket s(::socket(a.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!s.is_open() && errno == EAFNOSUPPORT) return {};  // IPv6 is off: another address may do
   check(s.is_open(), "a socket cannot be made: ", reason());
   if (::connect(s.fd(), a.ai_addr, a.ai_addrlen) == 0) return s;
   if (errno != EINPROGRESS || !wait_for(s.fd(), POLLOUT, by)) return {};
@@ -111,8 +115,8 @@ bool Socket::receive(void* bytes, std::size_t n, const Deadline& by, const std::
 }
 
 Socket listen_on(const Address& at, int backlog) {
-  const Addresses found = resolve(at, AI_PASSIVE);
   std::string why;
+  const Addresses found = resolve(at, AI_PASSIVE, &why);
   for (const addrinfo* a = found.get(); a; a = a->ai_next) {
     Socket s(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (s.is_open()) {
@@ -125,15 +129,17 @@ Socket listen_on(const Address& at, int backlog) {
 }
 
 Socket connect_to(const Address& to, const Deadline& by) {
-  const Addresses found = resolve(to, 0);
+  Addresses found;
   while (true) {
+    std::string why = concat("nobody answers at ", to_string(to));
+    if (!found) found = resolve(to, 0, &why);
     for (const addrinfo* a = found.get(); a; a = a->ai_next) {
       Socket s = try_connect(*a, by);
       if (!s.is_open()) continue;
       tune(s);
       return s;
     }
-    check(!by.over(), "nobody answers at ", to_string(to));
+    check(!by.over(), why);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

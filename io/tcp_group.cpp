@@ -310,7 +310,8 @@ void TcpGroup::broken(const std::string& what, bool known) {
   // The rank that detects a failure reports it in the store before closing its connections.
   std::string first = known ? "" : store_->failure(Deadline(std::chrono::seconds(2)));
   if (first.empty()) store_->report_failure(first = concat(name_, what));
-  sockets_.clear();
+  for (const Socket& s : sockets_)  // not closed: give_up() in another thread may go through them
+    if (s.is_open()) ::shutdown(s.fd(), SHUT_RDWR);
   broken_ = first;
   fail(describe(mine_), ", call ", mine_.number, " of rank ", rank(), ": ", broken_);
 }

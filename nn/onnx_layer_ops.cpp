@@ -185,6 +185,17 @@ Tensor whole_index(const Tensor& indices, const Tensor& x, const Tensor& padded,
   plane[0] = x.size(0), plane[1] = x.size(1);
   return at + reshape(arange(planes) * (planes == 0 ? 0 : x.numel() / planes), plane).to(x.device());
 }
+// With ceil_mode, without the windows that begin behind image x and the border before it.
+template <std::size_t n>
+Tensor within(Tensor y, const Tensor& x, const Window& w, const std::array<int, 2 * n>& b) {
+  const auto s = w.stride<n>();
+  for (std::size_t i = 0; i < n && w.ceil; ++i) {
+    const int d = static_cast<int>(i) + 2;
+    const std::int64_t most = (x.size(d) + b[i] - 1) / s[i] + 1;
+    if (y.size(d) > most) y = slice(y, d, 0, most);
+  }
+  return y;
+}
 Run max_pool(Node& node) {
   const Window w(node);
   if (node.i("storage_order", 0) != 0) node.refuse("with storage_order 1");
@@ -206,11 +217,15 @@ Run max_pool(Node& node) {
         if constexpr (n == 1) r = max_pool1d_with_indices(x, k[0], o);
         else if constexpr (n == 2) r = max_pool2d_with_indices(x, k, o);
         else r = max_pool3d_with_indices(x, k, o);
-        return {like(given, r.values), whole_index(r.indices, given, x, b)};
+        return {like(given, within<n>(r.values, given, w, b)),
+                whole_index(within<n>(r.indices, given, w, b), given, x, b)};
       }
-      if constexpr (n == 1) return {like(given, max_pool1d(x, k[0], o))};
-      else if constexpr (n == 2) return {like(given, max_pool2d(x, k, o))};
-      else return {like(given, max_pool3d(x, k, o))};
+      const auto pooled = [&] {
+        if constexpr (n == 1) return max_pool1d(x, k[0], o);
+        else if constexpr (n == 2) return max_pool2d(x, k, o);
+        else return max_pool3d(x, k, o);
+      };
+      return {like(given, within<n>(pooled(), given, w, b))};
     });
   };
 }
@@ -359,7 +374,11 @@ Run lp_norm(Node& n) {
 Run local_norm(Node& n) {
   const double alpha = n.f("alpha", 1e-4), beta = n.f("beta", 0.75), k = n.f("bias", 1);
   const int size = narrow_int(n.i("size"), "size");
-  return [=](const Inputs& x) -> Tensors { return {local_response_norm(x[0], size, alpha, beta, k)}; };
+  return [=](const Inputs& x) -> Tensors {
+    const auto norm = [&](const Tensor& t) { return local_response_norm(t, size, alpha, beta, k); };
+    // Of an even number of channels, the one more than on the other side comes after the centre, here before it.
+    return {size % 2 == 0 ? flip(norm(flip(x[0], {1})), {1}) : norm(x[0])};
+  };
 }
 Run dropout_of(Node& n) {
   const double fixed = n.f("ratio", 0.5);

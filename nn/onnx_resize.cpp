@@ -156,7 +156,9 @@ Run resize(Node& n) {
         l.wanted = static_cast<std::int64_t>(std::floor(common * static_cast<double>(l.size) + 0.5));
       } else {
         l.wanted =
-            scales.empty() ? sizes[i] : static_cast<std::int64_t>(std::floor(l.scale * static_cast<double>(l.size)));
+            scales.empty() ? sizes[i]  // the product in f32: 0.7 of 10 pixels are 7
+                           : static_cast<std::int64_t>(
+                                 std::floor(static_cast<float>(l.scale) * static_cast<float>(l.size)));
       }
       check(l.wanted >= 0 && l.wanted <= INT32_MAX && l.size <= INT32_MAX, "of ", l.size, " pixels ", l.wanted);
       if (r.coordinates != "tf_crop_and_resize") continue;

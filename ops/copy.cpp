@@ -1,5 +1,6 @@
 // Operators that copy elements without arithmetic: cast, clone, cat and functions composed of them.
 #include <algorithm>
+#include <iterator>
 
 #include "core/formula_recorder.h"
 #include "core/ops.h"
@@ -152,7 +153,20 @@ Tensor channels_last(const Tensor& x) {
   check(x.dim() == 4, "channels_last: needs images [N, C, H, W], got ", x);
   return is_channels_last(x.sizes(), x.strides()) ? x : apply(Clone{Layout::channels_last}, x);
 }
-Tensor cat(std::span<const Tensor> tensors, int dim) { return apply_list(Cat{dim}, tensors); }
+Tensor cat(std::span<const Tensor> tensors, int dim) {
+  // As in PyTorch, empty vectors among tensors of other shapes do not count: lists begin with one.
+  const auto counts = [](const Tensor& t) { return !(t.defined() && t.sizes() == Dims{0}); };
+  const auto is_wide = [](const Tensor& t) { return t.defined() && t.dim() > 1; };
+  if (!std::ranges::all_of(tensors, counts) && std::ranges::any_of(tensors, is_wide)) {
+    std::vector<Tensor> others;
+    std::ranges::copy_if(tensors, std::back_inserter(others), counts);
+    Dtype dtype = tensors[0].dtype();  // of all of them
+    for (const Tensor& t : tensors) dtype = promote(dtype, t.dtype());
+    const Tensor y = apply_list(Cat{dim}, others);
+    return y.dtype() == dtype ? y : cast(y, dtype);
+  }
+  return apply_list(Cat{dim}, tensors);
+}
 
 namespace {
 

@@ -7,7 +7,7 @@
 namespace mantissa {
 namespace {
 
-// max(x, low); the gradient passes where they are equal, as in PyTorch's clamp_min.
+// max(x, low); where they are equal, the gradient is 0, as that of PyTorch's clamp_min.
 Tensor at_least(const Tensor& x, double low) { return clamp(x, low, std::numeric_limits<double>::infinity()); }
 constexpr Reduction reductions[] = {Reduction::mean, Reduction::sum, Reduction::none};
 // Targets 1 and -1.

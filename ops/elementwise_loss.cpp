@@ -153,7 +153,7 @@ struct GaussianNll {
     check(broadcast(v.sizes(), x.sizes()) == x.sizes(), "var of shape ", var.sizes(), " does not fit x of shape ",
           x.sizes());
     check(!any(lt(v, Tensor(0.0))).item<bool>(), "var holds negative values");
-    v = v + (clamp(v, op.options.eps, infinity) - v).detach();  // clamped to eps; the gradient ignores the clamp
+    v = where(lt(v, Tensor(op.options.eps)), v + (op.options.eps - v).detach(), v);  // the gradient ignores the clamp
     Tensor each = 0.5 * (log(v) + square(x - target) / v);
     if (op.options.full) each = each + 0.9189385332046727;  // log(2 pi) / 2
     return reduced_loss(each, op.options.reduction);

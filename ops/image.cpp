@@ -104,7 +104,7 @@ Tensor resample_dimension(const Tensor& x, int dim, const Taps& taps) {
 }
 // Along all dimensions from the third on; those with empty taps are unchanged.
 Tensor resample_all(const Tensor& x, std::vector<Taps> taps) {
-  if (std::ranges::all_of(taps, [](const Taps& t) { return t.out() == 0; })) return x;
+  if (std::ranges::all_of(taps, [](const Taps& t) { return t.out() == 0; })) return clone(x);
   if (!x.device().is_cpu()) {
     Tensor y = widened(x);
     for (std::size_t d = 0; d < taps.size(); ++d)

@@ -75,8 +75,13 @@ struct ScatterAdd {
                  [](const ScatterAdd& op, Grad g, In<1> index, Shape<2> source) {
                    Tensor picked = gather(g, op.dim, index);
                    if (picked.sizes() == source.sizes) return picked;
+                   if (context().create_graph) {
+                     Dims borders;  // from the last dimension on
+                     for (int d = picked.dim() - 1; d >= 0; --d)
+                       borders.push_back(0), borders.push_back(source.sizes[d] - picked.sizes()[d]);
+                     return pad(picked, borders);
+                   }
                    Tensor full = zeros(source.sizes, {.dtype = g.dtype(), .device = g.device()});
-                   check(!context().create_graph, "second derivatives need an index as large as the source");
                    Tensor part = full.raw_view(picked.sizes(), full.strides());
                    part.copy_(picked);
                    return full;

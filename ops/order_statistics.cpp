@@ -132,7 +132,10 @@ ValuesIndices median(const Tensor& x, int dim, bool keepdim) {
   const std::int64_t n = checked_size("median", x, d);
   return chosen(x, argsort_place(as_line(x.detach()), d, (n - 1) / 2, true), d, keepdim);
 }
-Tensor median(const Tensor& x) { return median(flatten(x), 0).values; }
+Tensor median(const Tensor& x) {
+  if (x.numel() == 0 && x.is_floating()) return number_like(x, NAN);
+  return median(flatten(x), 0).values;
+}
 ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
   const int d = named_dim("mode", x, dim);
   const std::int64_t n = checked_size("mode", x, d);

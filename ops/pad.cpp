@@ -132,7 +132,7 @@ Tensor pad_with_elements(const Tensor& x, const Dims& before, const Dims& after,
     if (x.device().is_cpu() && d >= x.dim() - 2 && !at.empty()) taps[d - (x.dim() - 2)] = choosing(at, n);
     else y = index_select(y, d, device_table(at, {sizes[d]}, x.device()));
   }
-  if (taps[0].out() == 0 && taps[1].out() == 0) return y;
+  if (taps[0].out() == 0 && taps[1].out() == 0) return y.impl() == x.impl() ? clone(x) : y;
   if (x.dim() == 4) return resample(y, std::move(taps[0]), std::move(taps[1]));
   const std::int64_t width = y.size(-1), height = x.dim() > 1 ? y.size(-2) : 1;
   const std::int64_t planes = width * height == 0 ? 0 : y.numel() / (width * height);

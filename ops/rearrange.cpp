@@ -110,6 +110,11 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     if (repeats[i] != 1) apart.push_back(1), wide.push_back(repeats[i]);
     if (i >= extra) apart.push_back(size), wide.push_back(size);
   }
+  if (apart.rank() > Dims::max_rank) {  // in two passes, each of about half of the dimensions
+    Dims some = repeats, rest = Dims::filled(repeats.rank(), 1);
+    for (int i = 0; i < repeats.rank() / 2; ++i) std::swap(some[i], rest[i]);
+    return repeat(repeat(x, some), rest);
+  }
   return reshape(clone(expand(reshape(x, apart), wide)), sizes);
 }
 Tensor tile(const Tensor& x, const Dims& repeats) {

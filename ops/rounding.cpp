@@ -75,7 +75,7 @@ Tensor clamp(const Tensor& x, double low, double high) {
 }
 MANTISSA_OP(Unary<NanToNum>)
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
-  if (!x.is_floating()) return x;
+  if (!x.is_floating()) return clone(x);
   const double most = x.dtype() == f64   ? std::numeric_limits<double>::max()
                       : x.dtype() == f32 ? static_cast<double>(std::numeric_limits<float>::max())
                       : x.dtype() == f16 ? 65504.0

@@ -57,6 +57,12 @@ TEST_CASE("csv: regression, missing values, columns to ignore, a line break in a
   for (auto [row, label] : data::Pipeline(set).batch(2)) CHECK((label.dtype() == f32 && row.sizes() == Dims{2, 1}));
 }
 
+TEST_CASE("csv: labels that are numbers but for one are names") {
+  const Dataset set = read("x,label\n1,10\n2,nan\n3,9\n", {.label = "label"});
+  CHECK(set.class_names == std::vector<std::string>{"10", "9", "nan"});
+  CHECK(set.labels.to_vector<int>() == std::vector<int>{0, 2, 1});
+}
+
 TEST_CASE("csv: every mistake names its line") {
   refuses("a,b\n1,2\n3\n", "line 3: has 1 fields, the header has 2");
   refuses("a,b\n1,2\n\n\"x\ny\",2\n", "line 4, column \"a\": expected a number, got \"x\\x0ay\"");

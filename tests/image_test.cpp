@@ -2,6 +2,7 @@
 #include "io/image.h"
 
 #include <turbojpeg.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "core/operators.h"
 #include "io/file.h"
 #include "temp_dir.h"
+#include "testing.h"
 
 using namespace mantissa;
 using namespace mantissa::test;
@@ -112,6 +114,27 @@ TEST_CASE("image: a JPEG that was written comes back nearly, the nearer the bett
   CHECK_THROWS_WITH(io::encode_jpeg(picture(4, 8, 8)), Contains("with 1 to 3 channels, got u8[4, 8, 8]"));
   CHECK_THROWS_WITH(io::encode_jpeg(zeros({70000, 2})), Contains("too large"));
   CHECK_THROWS_WITH(io::encode_jpeg(Tensor()), Contains("got undefined"));
+}
+
+TEST_CASE("image: a PNG's values are those stored, whatever its gamma") {
+  const Tensor image = picture(3, 5, 7);
+  std::string png = io::encode_png(image);
+  constexpr std::size_t after_header = 8 + 25;
+  std::string chunk("gAMA\0\0\xd9\x03", 8);  // 0.55555
+  const auto sum = static_cast<std::uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), 8));
+  chunk.insert(0, std::string("\0\0\0\4", 4));
+  for (int shift = 24; shift >= 0; shift -= 8) chunk += static_cast<char>(sum >> shift & 255);
+  png.insert(after_header, chunk);
+  CHECK(same_bits(io::decode_image(png, "gamma.png"), image));
+}
+
+TEST_CASE("image: superfluous bytes in a JPEG do no harm, but its end must be there") {
+  std::string file = io::encode_jpeg(picture(3, 32, 48));
+  const Tensor image = io::decode_image(file, "good.jpg");
+  file.insert(file.size() - 2, std::string("\x12\x34\x56", 3));
+  CHECK(same_bits(io::decode_image(file, "extra.jpg"), image));
+  file.resize(file.size() - 2);
+  CHECK_THROWS_WITH(io::decode_image(file, "cut.jpg"), Contains("damaged"));
 }
 
 TEST_CASE("image: cut, foreign and lying files are refused") {

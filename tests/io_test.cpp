@@ -123,6 +123,30 @@ TEST_CASE("D1: a full disk leaves the old file") {
   CHECK(get_file(dir / "f") == "old");
 }
 
+TEST_CASE("what was not written completely is never committed, and what is complete is never written to") {
+  const TempDir dir;
+  put_file(dir / "f", "old");
+  {
+    const WithHook hook(nth_fault);
+    AtomicFile file(dir / "f");
+    file.write("one ");
+    fault_at = 0;
+    fault_error = ENOSPC;
+    steps_seen = 0;
+    CHECK_THROWS_WITH(file.write("two "), Contains("No space left"));
+    fault_at = -1;
+    CHECK_THROWS_WITH(file.write("three"), Contains("has failed"));
+    CHECK_THROWS_WITH(file.commit(), Contains("has failed"));
+  }
+  CHECK(get_file(dir / "f") == "old");
+  AtomicFile file(dir / "f");
+  file.write("new");
+  file.commit();
+  CHECK_THROWS_WITH(file.write("more"), Contains("it is complete"));
+  CHECK_THROWS_WITH(file.commit(), Contains("it is complete"));
+  CHECK(get_file(dir / "f") == "new");
+}
+
 TEST_CASE("D2: a folder that does not exist or may not be written") {
   const TempDir dir;
   CHECK_THROWS_WITH(write_three_parts(dir / "none/f"), Contains("No such file"));

@@ -158,12 +158,13 @@ void Run::agree() {
 
 bool Run::next() {
   agree();
+  const bool ends = over();  // asked once: it looks at the clock
   if (std::exchange(inside_, false)) {
     ++step_;
-    if (over() || step_ % plan_.steps_per_epoch == 0) end_epoch();
+    if (ends || step_ % plan_.steps_per_epoch == 0) end_epoch();
     else if (o_.save_every > 0 && step_ % o_.save_every == 0) save();
   }
-  if (over()) return false;
+  if (ends) return false;
   if (stop_agreed_) {
     progress_.reset();
     save();
