@@ -80,7 +80,10 @@ void ShadowPins::release() {
 
 void ShadowPins::give_up() {
   for (const Pin& pin : pins_) {
-    if (!pin.leaf) continue;
+    if (!pin.leaf) {
+      write(pin.cast, pin.weight);
+      continue;
+    }
     LeafNode& leaf = leaf_in(pin.leaf);
     const std::lock_guard lock(leaf.mutex);
     if (leaf.shadow_pins == 1) leaf.set_shadow({}, 0);

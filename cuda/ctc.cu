@@ -22,6 +22,7 @@ namespace {
 
 template <class C> __device__ inline C nothing() { return -static_cast<C>(__builtin_huge_val()); }
 template <class C> __device__ inline C add_logs(C a, C b) {
+  if (!(a == a) || !(b == b)) return a + b;  // NaN
   const C high = a > b ? a : b, low = a > b ? b : a;
   if (high == nothing<C>()) return high;
   return high + std::log1p(std::exp(low - high));

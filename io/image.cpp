@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -106,6 +107,15 @@ Tensor cmyk_to_rgb(const Tensor& pixels) {
 using Decoder = std::unique_ptr<void, int (*)(tjhandle)>;
 thread_local Decoder kept_decoder(nullptr, ::tjDestroy);
 
+// Warnings of libjpeg-turbo after which all pixels are there.
+bool is_harmless(const std::string& warning) {
+  for (const char* known : {"Adobe color transform", "progression sequence", "JFIF revision", "bad ICC marker"}) {
+    if (warning.find(known) != std::string::npos) return true;
+  }
+  int bytes = 0;  // more of them are the remains of damaged data
+  return std::sscanf(warning.c_str(), "Corrupt JPEG data: %d extraneous bytes", &bytes) == 1 && bytes <= 8;
+}
+
 Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels channels) {
   Decoder owner = kept_decoder ? std::move(kept_decoder) : Decoder(::tjInitDecompress(), ::tjDestroy);
   const tjhandle decoder = owner.get();
@@ -127,12 +137,11 @@ Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels cha
   const int status = ::tjDecompress2(decoder, data, size, pixels.data<std::uint8_t>(), width, 0, height, format,
                                      TJFLAG_LIMITSCANS);
   const std::string message = status == 0 ? "" : ::tjGetErrorStr2(decoder);
-  // Warnings include harmless oddities, such as superfluous bytes, and truncated files, whose remainder would be gray.
-  // Only the first one is known: after it, the end of the image must be there.
-  const auto says = [&](const char* text) { return message.find(text) != std::string::npos; };
+  // Warnings include harmless oddities, such as a few superfluous bytes, and damage, which leaves a part of the picture
+  // gray or undefined. Only the first one is known: after it, the end of the image must be there.
   const std::string_view end = bytes.substr(bytes.size() - std::min<std::size_t>(bytes.size(), 65536));
-  if (status != 0 && (::tjGetErrorCode(decoder) != TJERR_WARNING || says("remature end") ||
-                      (says("orrupt") && !says("extraneous bytes")) || end.rfind("\xff\xd9") == std::string_view::npos))
+  if (status != 0 && (::tjGetErrorCode(decoder) != TJERR_WARNING || !is_harmless(message) ||
+                      end.rfind("\xff\xd9") == std::string_view::npos))
     fail_format(name, "is a damaged JPEG: ", message);
   kept_decoder = std::move(owner);
   if (!cmyk) return pixels;

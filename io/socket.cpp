@@ -37,7 +37,7 @@ Addresses resolve(const Address& a, int flags, std::string* why) {
   const int status = ::getaddrinfo(a.host.c_str(), std::to_string(a.port).c_str(), &hints, &found);
   if (status == 0) return Addresses(found);
   *why = concat("the address ", a.host, " is unknown: ", ::gai_strerror(status));
-  check(status == EAI_AGAIN || status == EAI_NONAME, *why);
+  check(status == EAI_AGAIN || status == EAI_NONAME || status == EAI_NODATA, *why);
   return {};
 }
 
@@ -140,7 +140,7 @@ Socket connect_to(const Address& to, const Deadline& by) {
       return s;
     }
     check(!by.over(), why);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(found ? 20 : 500));
   }
 }
 

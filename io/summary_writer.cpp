@@ -130,12 +130,12 @@ void SummaryWriter::add_histogram(std::string_view tag, const Tensor& values, st
     least = std::min(least, v), greatest = std::max(greatest, v);
     sum += v, squares += v * v;
   }
-  const double width = greatest / bins - least / bins;  // in this order: the difference may be infinite
+  const double shrink = std::isfinite(greatest - least) ? 1 : 0.5, width = (greatest * shrink - least * shrink) / bins;
   std::vector<double> limits(static_cast<std::size_t>(bins)), counts(limits.size());
-  for (std::size_t i = 0; i < limits.size(); ++i) limits[i] = least + width * static_cast<double>(i + 1);
+  for (std::size_t i = 0; i < limits.size(); ++i) limits[i] = least + width / shrink * static_cast<double>(i + 1);
   limits.back() = greatest;
   for (const double v : all) {
-    const double place = width > 0 ? (v / 2 - least / 2) / (width / 2) : 0;
+    const double place = width > 0 ? (v * shrink - least * shrink) / width : 0;
     ++counts[static_cast<std::size_t>(std::min<double>(place, bins - 1))];
   }
   const auto packed = [](const std::vector<double>& v) {

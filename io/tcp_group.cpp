@@ -169,6 +169,7 @@ class TcpGroup final : public ProcessGroup {
 
   void give_up(const std::string& why) noexcept override {
     store_->report_failure(why);
+    const std::lock_guard lock(closing_);
     for (const Socket& s : sockets_)
       if (s.is_open()) ::shutdown(s.fd(), SHUT_RDWR);  // unblocks all pending operations, here and on the peers
   }
@@ -210,6 +211,7 @@ class TcpGroup final : public ProcessGroup {
   std::shared_ptr<TcpStore> store_;
   std::string key_, name_;       // prefix of its keys in the store, and in messages; empty for the whole run
   std::vector<Socket> sockets_;  // one per rank; closed for this rank
+  std::mutex closing_;           // of sockets_: give_up() may be called by another thread than the calls
   std::uint64_t calls_ = 0;                    // number of collective calls
   std::vector<std::uint64_t> sent_, received_;  // messages to and from each rank
   std::string broken_;  // why the group is unusable
@@ -310,8 +312,10 @@ void TcpGroup::broken(const std::string& what, bool known) {
   // The rank that detects a failure reports it in the store before closing its connections.
   std::string first = known ? "" : store_->failure(Deadline(std::chrono::seconds(2)));
   if (first.empty()) store_->report_failure(first = concat(name_, what));
-  for (const Socket& s : sockets_)  // not closed: give_up() in another thread may go through them
-    if (s.is_open()) ::shutdown(s.fd(), SHUT_RDWR);
+  {
+    const std::lock_guard lock(closing_);
+    sockets_.clear();
+  }
   broken_ = first;
   fail(describe(mine_), ", call ", mine_.number, " of rank ", rank(), ": ", broken_);
 }

@@ -14,9 +14,11 @@
 namespace mantissa::nn {
 namespace {
 
-Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, f32) : x; }
+Tensor wide(const Tensor& x) {
+  return is_half(x.dtype()) ? cast(x, f32) : x.dtype() == u8 ? cast(x, i32) : x;  // areas exceed 255
+}
 
-// Validates `boxes`; f16 and bf16 as f32.
+// Validates `boxes`; f16 and bf16 as f32, u8 as i32.
 Tensor checked(const char* name, const char* argument, const Tensor& boxes) {
   check(boxes.defined() && boxes.dim() >= 1 && boxes.size(-1) == 4, name, ": ", argument,
         " must be boxes [..., 4], got ", boxes);

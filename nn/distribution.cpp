@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/gamma_slope.h"
+#include "core/finfo.h"
 #include "core/ops_special.h"
 #include "core/random.h"
 #include "ops/function.h"
@@ -108,7 +109,13 @@ struct StandardGamma {
   }
 };
 }  // namespace
-Tensor standard_gamma(const Tensor& alpha) { return apply_function(StandardGamma{}, alpha); }
+Tensor standard_gamma(const Tensor& alpha) {
+  // A small alpha's samples may underflow; 0 is none of them.
+  return clamp_min(apply_function(StandardGamma{}, alpha), finfo(alpha.dtype()).tiny);
+}
+Tensor in_open_unit(const Tensor& x, Dtype dtype) {
+  return cast(clamp(x, finfo(dtype).tiny, 1 - finfo(dtype).eps / 2), dtype);
+}
 
 Tensor log_beta(const Tensor& a, const Tensor& b) { return lgamma(a) + lgamma(b) - lgamma(a + b); }
 Tensor nan_like(const Tensor& x) { return full(x.sizes(), NAN, like(x)); }

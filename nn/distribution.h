@@ -66,7 +66,8 @@ TensorOptions like(const Tensor& x);
 // Random numbers [shape..., parameter...]: standard normal, and uniform in the open interval (0, 1), so log is finite.
 Tensor noise(const Tensor& parameter, const Dims& shape);
 Tensor open_uniform(const Tensor& parameter, const Dims& shape);
-Tensor standard_gamma(const Tensor& alpha);  // one sample per element; differentiable
+Tensor standard_gamma(const Tensor& alpha);  // one sample per element, above 0; differentiable
+Tensor in_open_unit(const Tensor& x, Dtype dtype);  // the nearest number of that dtype in (0, 1)
 Tensor log_beta(const Tensor& a, const Tensor& b);
 Tensor nan_like(const Tensor& x);
 Tensor sum_last(const Tensor& x, int dims);  // over the last `dims` dimensions

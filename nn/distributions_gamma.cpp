@@ -85,8 +85,10 @@ Beta::Beta(const Parameter& a, const Parameter& b) {
 }
 Tensor Beta::rsample(const Dims& shape) const {
   const Dims sizes = extended(shape, concentration1.sizes());
-  const Tensor x = standard_gamma(expand(concentration1, sizes)), y = standard_gamma(expand(concentration0, sizes));
-  return x / (x + y);
+  // In f64, where small concentrations do not make both of them 0.
+  const Tensor x = standard_gamma(cast(expand(concentration1, sizes), f64)),
+               y = standard_gamma(cast(expand(concentration0, sizes), f64));
+  return in_open_unit(x / (x + y), concentration1.dtype());
 }
 Tensor Beta::log_prob(const Tensor& given) const {
   const Tensor value = wide(given);
@@ -112,8 +114,8 @@ Dirichlet::Dirichlet(const Tensor& c) : concentration(wide(c)) {
   check_positive("Dirichlet", "concentration", concentration);
 }
 Tensor Dirichlet::rsample(const Dims& shape) const {
-  const Tensor x = standard_gamma(expand(concentration, extended(shape, concentration.sizes())));
-  return x / x.sum(-1, true);
+  const Tensor x = standard_gamma(cast(expand(concentration, extended(shape, concentration.sizes())), f64));
+  return in_open_unit(x / x.sum(-1, true), concentration.dtype());
 }
 Tensor Dirichlet::log_prob(const Tensor& value) const {
   return xlogy(concentration - 1, wide(value)).sum(-1) + lgamma(concentration.sum(-1)) - lgamma(concentration).sum(-1);

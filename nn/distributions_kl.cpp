@@ -65,13 +65,19 @@ Tensor kl_divergence(const Dirichlet& p, const Dirichlet& q) {
   return lgamma(total) - lgamma(q.concentration.sum(-1)) - (lgamma(p.concentration) - lgamma(q.concentration)).sum(-1) +
          each.sum(-1);
 }
+namespace {
+// 0 where p is 0, else infinite where q is 0; logits are finite even then.
+Tensor where_possible(const Tensor& p, const Tensor& q, const Tensor& each) {
+  return where(p == 0, Tensor(0.0), where(q == 0, Tensor(HUGE_VAL), each));
+}
+}  // namespace
 Tensor kl_divergence(const Bernoulli& p, const Bernoulli& q) {
-  return p.probs * (softplus(-q.logits) - softplus(-p.logits)) +
-         (1 - p.probs) * (softplus(q.logits) - softplus(p.logits));
+  const Tensor one = where_possible(p.probs, q.probs, p.probs * (softplus(-q.logits) - softplus(-p.logits)));
+  const Tensor p_not = 1 - p.probs, q_not = 1 - q.probs;
+  return one + where_possible(p_not, q_not, p_not * (softplus(q.logits) - softplus(p.logits)));
 }
 Tensor kl_divergence(const Categorical& p, const Categorical& q) {
-  const Tensor each = p.probs * (p.logits - q.logits);
-  return where(p.probs == 0, zeros_like(each), each).sum(-1);
+  return where_possible(p.probs, q.probs, p.probs * (p.logits - q.logits)).sum(-1);
 }
 Tensor kl_divergence(const OneHotCategorical& p, const OneHotCategorical& q) { return kl_divergence(p.base, q.base); }
 Tensor kl_divergence(const Poisson& p, const Poisson& q) {

@@ -43,8 +43,9 @@ struct PowOp : Binary<Pow, PowOp> {
           return b.is_weak_scalar() && !is_number(b, 0) ? da : where(b == 0.0, Tensor(0.0), da);
         },
         [](Grad g, In<0> a, Out<0> y) {
-          const Tensor base = a.is_floating() ? as(g, a) : cast(a, g.dtype());  // the logarithm of an integer is f32
-          return where(a == 0.0, Tensor(0.0), g * y * log(base));               // 0^b: limit 0
+          // The logarithm of an integer would be f32.
+          const Tensor base = a.is_floating() ? as(g, a) : cast(a, compute_dtype(g.dtype()));
+          return where(a == 0.0, Tensor(0.0), g * y * log(base));  // 0^b: limit 0
         });
   }
   static bool is_number(const Tensor& b, double number) { return b.is_weak_scalar() && b.item<double>() == number; }

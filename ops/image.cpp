@@ -142,6 +142,7 @@ Tensor repeated(const Tensor& x, const Dims& out) {
       y = reshape(expand(unsqueeze(y, dim + 1), pairs), sizes);
     }
   }
+  if (y.numel() == x.numel()) return clone(x);
   return channels_last ? permute(y, {0, 3, 1, 2}) : y;
 }
 

@@ -75,12 +75,13 @@ struct ScatterAdd {
                  [](const ScatterAdd& op, Grad g, In<1> index, Shape<2> source) {
                    Tensor picked = gather(g, op.dim, index);
                    if (picked.sizes() == source.sizes) return picked;
-                   if (context().create_graph) {
-                     Dims borders;  // from the last dimension on
-                     for (int d = picked.dim() - 1; d >= 0; --d)
-                       borders.push_back(0), borders.push_back(source.sizes[d] - picked.sizes()[d]);
-                     return pad(picked, borders);
+                   for (int d = 0; d < picked.dim() && context().create_graph; ++d) {
+                     Dims missing = picked.sizes();
+                     missing[d] = source.sizes[d] - missing[d];
+                     const TensorOptions o{.dtype = g.dtype(), .device = g.device()};
+                     if (missing[d] > 0) picked = cat({picked, zeros(missing, o)}, d);
                    }
+                   if (context().create_graph) return picked;
                    Tensor full = zeros(source.sizes, {.dtype = g.dtype(), .device = g.device()});
                    Tensor part = full.raw_view(picked.sizes(), full.strides());
                    part.copy_(picked);

@@ -100,6 +100,28 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
 Tensor repeat(const Tensor& x, const Dims& repeats) {
   const int extra = repeats.rank() - x.dim();
   check(extra >= 0, "repeat: ", repeats, " names fewer dimensions than ", x, " has");
+  const auto repeated = static_cast<int>(std::ranges::count_if(repeats, [](std::int64_t r) { return r != 1; }));
+  if (x.dim() + repeated > Dims::max_rank && repeated > 1) {  // one dimension after the other
+    Tensor y = x;
+    for (int i = repeats.rank() - 1; i >= 0; --i) {
+      if (repeats[i] == 1) continue;
+      Dims one = Dims::filled(repeats.rank(), 1);
+      one[i] = repeats[i];
+      y = repeat(y, one);
+    }
+    return y;
+  }
+  if (x.dim() + repeated > Dims::max_rank) {  // of eight dimensions one: those before and after it count as one each
+    int at = 0;
+    while (repeats[at] == 1) ++at;
+    check(repeats[at] >= 0, "repeat: repeats ", repeats, " must not be negative");
+    Dims sizes = x.sizes();
+    std::int64_t outer = 1;
+    for (int i = 0; i < at; ++i) outer *= sizes[i];
+    const Tensor rows = reshape(x, {outer, 1, outer == 0 ? 0 : x.numel() / outer});
+    check(!__builtin_mul_overflow(sizes[at], repeats[at], &sizes[at]), "repeat: the result is too large");
+    return reshape(clone(expand(rows, {outer, repeats[at], rows.size(2)})), sizes);
+  }
   Dims apart, wide, sizes;  // each dimension as a pair (repeats, size)
   for (int i = 0; i < repeats.rank(); ++i) {
     check(repeats[i] >= 0, "repeat: repeats ", repeats, " must not be negative");
@@ -109,11 +131,6 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     sizes.push_back(total);
     if (repeats[i] != 1) apart.push_back(1), wide.push_back(repeats[i]);
     if (i >= extra) apart.push_back(size), wide.push_back(size);
-  }
-  if (apart.rank() > Dims::max_rank) {  // in two passes, each of about half of the dimensions
-    Dims some = repeats, rest = Dims::filled(repeats.rank(), 1);
-    for (int i = 0; i < repeats.rank() / 2; ++i) std::swap(some[i], rest[i]);
-    return repeat(repeat(x, some), rest);
   }
   return reshape(clone(expand(reshape(x, apart), wide)), sizes);
 }

@@ -80,7 +80,7 @@ class Scheduler {
   Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules);
 
   // A rate that was changed from outside since (by another scheduler, ReduceLROnPlateau or set_lr) stays changed, by
-  // the same factor: schedulers multiply, as PyTorch's do.
+  // the same factor: schedulers multiply, as PyTorch's do. A rate of 0 is no factor: the next step leaves it.
   void step();
   // Advances only if the step was executed. Reads found_inf from the device.
   void step(const amp::StepResult& result) { if (!result.skipped()) step(); }

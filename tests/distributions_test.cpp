@@ -543,3 +543,25 @@ TEST_CASE("parameters out of range are refused by name", "[distributions]") {
   CHECK(d::MixtureSameFamily(d::Categorical({.logits = zeros({3})}), d::Normal(zeros({4, 3}), 1)).sample({5}).sizes() ==
         Dims{5, 4});
 }
+
+TEST_CASE("distributions: small concentrations give numbers inside of the support, in f32 too") {
+  manual_seed(5);
+  const Tensor small = full({20000}, 0.01);
+  for (const Tensor& x : {d::Beta(small, small).rsample(), d::Dirichlet(full({7000, 3}, 0.01)).rsample(),
+                          d::Beta(full({20000}, 0.5), full({20000}, 0.5)).rsample()}) {
+    CHECK(min(x).item() > 0);
+    CHECK(max(x).item() < 1);
+  }
+  CHECK(min(d::Gamma(small, ones({20000})).rsample()).item() > 0);
+  CHECK(std::abs(mean(d::Beta(small, small).rsample()).item() - 0.5) < 0.02);
+}
+
+TEST_CASE("distributions: a divergence from what the other one cannot give is infinite") {
+  const Tensor half = tensor({0.5, 0.5}), one = tensor({1.0, 0.0});
+  CHECK(kl_divergence(d::Categorical({.probs = half}), d::Categorical({.probs = one})).item() == INFINITY);
+  CHECK(kl_divergence(d::Categorical({.probs = one}), d::Categorical({.probs = half})).item() == Approx(std::log(2)));
+  for (const double q : {0.0, 1.0})
+    CHECK(kl_divergence(d::Bernoulli({.probs = scalar(0.5)}), d::Bernoulli({.probs = scalar(q)})).item() == INFINITY);
+  const d::Bernoulli never({.probs = scalar(0.0)});
+  CHECK(kl_divergence(never, never).item() == Approx(0).margin(1e-6));
+}

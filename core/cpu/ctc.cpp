@@ -24,6 +24,7 @@ namespace {
 
 template <class C> constexpr C nothing = -std::numeric_limits<C>::infinity();
 template <class C> C add_logs(C a, C b) {
+  if (!(a == a) || !(b == b)) return a + b;  // NaN
   const C high = std::max(a, b);
   if (high == nothing<C>) return high;
   return high + std::log1p(std::exp(std::min(a, b) - high));

@@ -158,13 +158,14 @@ void Run::agree() {
 
 bool Run::next() {
   agree();
+  const bool inside = std::exchange(inside_, false);
+  if (inside) ++step_;
   const bool ends = over();  // asked once: it looks at the clock
-  if (std::exchange(inside_, false)) {
-    ++step_;
+  if (inside) {
     if (ends || step_ % plan_.steps_per_epoch == 0) end_epoch();
     else if (o_.save_every > 0 && step_ % o_.save_every == 0) save();
   }
-  if (ends) return false;
+  if (ends || stopped_) return false;
   if (stop_agreed_) {
     progress_.reset();
     save();
