@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <future>
+#include <memory>
 #include <vector>
 
 #include "amp/frozen.h"
@@ -168,9 +169,8 @@ TEST_CASE("what cannot be captured says which operator and why") {
          backward(sum(p * x));
          (void)optim::clip_grad_norm_({p}, 1.0, {.error_if_nonfinite = true});
        }},
-      {"LBFGS", [&p](const Tensor& x) {
-         optim::LBFGS opt({p}, {});
-         opt.step([&] {
+      {"LBFGS", [&p, opt = std::make_shared<optim::LBFGS>(std::vector<Tensor>{p})](const Tensor& x) {
+         opt->step([&] {
            const Tensor loss = sum(p * x);
            backward(loss);
            return loss;
