@@ -35,6 +35,8 @@ template <class Op> Tensor apply_without(const Op& op, const Tensor& input) {
   try {
     const ProfileRange range(ProfileKind::op, Op::name, x);
     const detail::BoundFixed<Op, 1> bound{op, x};
+    Tensor moved[1];
+    if (detail::check_same_device<Op>(x)) detail::move_numbers(x, moved);
     const bool record = differentiable<Op>() && detail::should_record(x);
     auto y = bound.make();
     auto outs = detail::results(y);
