@@ -59,7 +59,7 @@ __global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype, Lines out, Lines 
       // element after the other.
       const bool leaves = scan != Scan::sum && (!(v.factor - v.factor == W(0)) ||
                                                 (scan == Scan::product && std::abs(v.factor) < W(1e-290)));
-      if (__any_sync(all_lanes, leaves)) {
+      if (__ballot_sync(all_lanes, leaves) != 0) {
         W running = carried;
         for (int l = 0; l < 32; ++l) {
           const W factor = __shfl_sync(all_lanes, own.factor, l), term = __shfl_sync(all_lanes, own.term, l);
