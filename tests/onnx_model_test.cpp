@@ -269,6 +269,26 @@ TEST_CASE("shapes are computed on the host, and opsets differ") {
   CHECK(ints(one(division, {tensor({7, -7, 7}), tensor({2, 2, -2})})) == Ints{3, -3, -3});
 }
 
+TEST_CASE("sizes and windows at the edges of images are those of ONNX Runtime") {
+  for (const auto& [scale, size, wanted] : {std::tuple{0.7, 10, 7}, {0.9, 10, 9}, {2.3, 10, 23}, {1.15, 20, 23}}) {
+    const std::string n = std::to_string(size);
+    const std::string resize = model(input("x", f32, {"1", "1", n, n}) +
+                                     initialiser("scales", cast(mantissa::tensor({1.0, 1.0, scale, scale}), f32)) +
+                                     node("Resize", {"x", "", "scales"}, {"y"}) + output("y"));
+    CHECK(one(resize, {zeros({1, 1, size, size})}).sizes() == Dims{1, 1, wanted, wanted});
+  }
+  const std::vector<std::int64_t> two{2, 2}, behind{0, 0, 1, 1};
+  const std::string pool =
+      model(input("x", f32, {"1", "1", "4", "4"}) +
+            node("MaxPool", {"x"}, {"y"},
+                 {attribute("kernel_shape", two), attribute("strides", two), attribute("pads", behind),
+                  attribute("ceil_mode", 1)}) +
+            output("y"));
+  const Tensor y = one(pool, {reshape(arange(0, 16, 1, {.dtype = f32}), {1, 1, 4, 4})});
+  CHECK(y.sizes() == Dims{1, 1, 2, 2});
+  CHECK(y.to_vector<float>() == std::vector<float>{5, 7, 13, 15});
+}
+
 TEST_CASE("what nobody learns is no parameter") {
   const double none = -std::numeric_limits<double>::infinity();
   const Written file(

@@ -39,6 +39,11 @@ inline std::string attribute(const std::string& name, float v) {
 inline std::string attribute(const std::string& name, const std::string& v) {
   return field(1, name) + field(4, v) + field(20, 3);
 }
+inline std::string attribute(const std::string& name, const std::vector<std::int64_t>& v) {
+  std::string s = field(1, name);
+  for (const std::int64_t n : v) s += field(8, n);
+  return s + field(20, 7);
+}
 inline std::string graph_attribute(const std::string& name, const std::string& graph) {
   return field(1, name) + field(6, graph) + field(20, 5);
 }
