@@ -119,6 +119,8 @@ TEST_CASE("image: a JPEG that was written comes back nearly, the nearer the bett
 TEST_CASE("image: a PNG's values are those stored, whatever its gamma") {
   const Tensor image = picture(3, 5, 7);
   std::string png = io::encode_png(image);
+  const std::size_t name = png.find("sRGB");  // overrides gAMA
+  if (name != std::string::npos) png.erase(name - 4, 13);
   constexpr std::size_t after_header = 8 + 25;
   std::string chunk("gAMA\0\0\xd9\x03", 8);  // 0.55555
   const auto sum = static_cast<std::uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), 8));
