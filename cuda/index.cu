@@ -1,6 +1,7 @@
 // Kernels that read an index tensor. The kernel that reads an out-of-range index records it and skips it; the error is
 // thrown when the host next waits. Writes to the same element happen in index order, as on the CPU: in scatter the last
-// one wins, and scatter_add adds in order, so results are bitwise reproducible. Mirrors core/cpu/index.cpp.
+// one wins, and scatter_add and scatter_reduce fold in order, so results are bitwise reproducible. Mirrors
+// core/cpu/index.cpp and scatter_reduce.cpp.
 #include "core/kernel.h"
 #include "core/visit_word.h"
 #include "cuda/sorting.cuh"
@@ -10,9 +11,13 @@ MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
 MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
 MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
 MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
+MANTISSA_KERNEL(scatter_reduce, const View& y, const View& index, const View& source, int kind)
 }
 
 namespace mantissa::cuda_backend {
+
+void copy(const View& y, const View& x);  // cuda/copy.cu
+
 namespace {
 
 // A launch over the elements of an index: its lines along `dim`, and the lines of the other two tensors.
@@ -122,10 +127,10 @@ __global__ void scatter_kernel(Word* y, const Word* source, const long long* win
   y[w.a.start(line) + at * w.a.step] = source[w.b.start(line) + k * w.b.step];
 }
 
-// --- scatter_add ---
+// --- scatter_add and scatter_reduce ---
 // One thread per line processes it in order: for many lines, or short ones.
-template <class T>
-__global__ void add_lines_kernel(T* y, const T* source, const std::int64_t* index, IndexWalk w, Note* note) {
+template <class Fold, class T>
+__global__ void fold_lines_kernel(T* y, const T* source, const std::int64_t* index, IndexWalk w, Note* note) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (line >= w.lines) return;
   const std::int64_t* at = index + w.index.start(line);
@@ -134,17 +139,17 @@ __global__ void add_lines_kernel(T* y, const T* source, const std::int64_t* inde
   for (std::int64_t i = 0; i < w.length; ++i) {
     const std::int64_t k = at[i * w.index.step];
     if (!inside_or_noted(k, w.size, note)) continue;
-    if constexpr (sizeof(T) == 2) {  // f16 and bf16 are summed in f32 and rounded once, after the last addition
+    if constexpr (sizeof(T) == 2) {  // f16 and bf16 are folded in f32 and rounded once, after the last one
       bool first = true;
       for (std::int64_t j = 0; j < i && first; ++j) first = at[j * w.index.step] != k;
       if (!first) continue;
       Compute<T> sum = static_cast<Compute<T>>(to[k * w.a.step]);
       for (std::int64_t j = i; j < w.length; ++j) {
-        if (at[j * w.index.step] == k) sum += static_cast<Compute<T>>(from[j * w.b.step]);
+        if (at[j * w.index.step] == k) sum = Fold{}(sum, static_cast<Compute<T>>(from[j * w.b.step]));
       }
       to[k * w.a.step] = static_cast<T>(sum);
     } else {
-      to[k * w.a.step] = static_cast<T>(to[k * w.a.step] + from[i * w.b.step]);
+      to[k * w.a.step] = static_cast<T>(Fold{}(to[k * w.a.step], from[i * w.b.step]));
     }
   }
 }
@@ -156,11 +161,11 @@ __global__ void index_keys_kernel(std::uint64_t* keys, const std::int64_t* index
   const std::int64_t v = index[w.index.start(i / w.length) + i % w.length * w.index.step];
   keys[i] = inside_or_noted(v, w.size, note) ? static_cast<std::uint64_t>(v) : ~std::uint64_t{0};
 }
-// keys and positions sorted by (index, position): the first entry of each index sums all of its entries, in order.
+// keys and positions sorted by (index, position): the first entry of each index folds all of its entries, in order.
 // threadIdx.x covers lines (contiguous in memory), threadIdx.y and blockIdx.y entries; with `shared` one sorted list
 // serves all lines.
-template <class T>
-__global__ void add_runs_kernel(T* y, const T* source, const std::uint64_t* keys, const std::uint32_t* positions,
+template <class Fold, class T>
+__global__ void fold_runs_kernel(T* y, const T* source, const std::uint64_t* keys, const std::uint32_t* positions,
                                 IndexWalk w, bool shared) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t first = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
@@ -173,28 +178,28 @@ __global__ void add_runs_kernel(T* y, const T* source, const std::uint64_t* keys
     const T* from = source + w.b.start(line);
     Compute<T> sum = static_cast<Compute<T>>(*to);
     for (std::int64_t k = j; k < w.length && keys[list + k] == key; ++k)
-      sum += static_cast<Compute<T>>(from[positions[list + k] * w.b.step]);
+      sum = Fold{}(sum, static_cast<Compute<T>>(from[positions[list + k] * w.b.step]));
     *to = static_cast<T>(sum);
   }
 }
 
-template <class T> void add_in_order(const View& y, const View& index, const View& source, const IndexWalk& w) {
+template <class Fold, class T>
+void fold_in_order(const char* name, const View& y, const View& index, const View& source, const IndexWalk& w) {
   const std::int64_t* at = index.as<const std::int64_t>();
   if (w.length <= 16 || (w.lines >= 65536 && w.length <= 256 && sizeof(T) != 2)) {
-    return launch("scatter_add", &add_lines_kernel<T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w,
-                  note());
+    return launch(name, &fold_lines_kernel<Fold, T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w, note());
   }
   const bool shared = is_shared(w);
   const std::int64_t lists = shared ? 1 : w.lines;
   const Tensor keys = Tensor::allocate({lists, w.length}, i64, y.device);
-  launch("scatter_add", &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()),
-         at, w, lists, note());
+  launch(name, &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()), at, w,
+         lists, note());
   const SortedLines s = sort_lines(keys, lists, w.length);
   const unsigned across = w.lines >= 32 ? 32 : 1, down = 256 / across;
   const Grid grid{dim3(static_cast<unsigned>((w.lines + across - 1) / across),
                        static_cast<unsigned>(std::min<std::int64_t>((w.length + down - 1) / down, 4096))),
                   dim3(across, down)};
-  launch("scatter_add", &add_runs_kernel<T>, grid, y.as<T>(), source.as<const T>(),
+  launch(name, &fold_runs_kernel<Fold, T>, grid, y.as<T>(), source.as<const T>(),
          static_cast<const std::uint64_t*>(s.keys.raw_data()),
          static_cast<const std::uint32_t*>(s.positions.raw_data()), w, shared);
 }
@@ -234,7 +239,26 @@ void scatter(const View& y, int dim, const View& index, const View& source) {
 void scatter_add(const View& y, int dim, const View& index, const View& source) {
   if (index.numel() == 0) return;
   const IndexWalk w = walk_along(index, y, source, dim, y.sizes[dim]);
-  visit(y.dtype, [&]<class T>() { add_in_order<T>(y, index, source, w); });
+  visit(y.dtype, [&]<class T>() { fold_in_order<Sum, T>("scatter_add", y, index, source, w); });
+}
+
+// Along the last dimension; y is as wide as its sums. kind: 0 product, 1 largest, 2 smallest; NaN wins.
+void scatter_reduce(const View& y, const View& index, const View& source, int kind) {
+  if (index.numel() == 0) return;
+  Tensor wide;
+  View from = source;
+  if (source.dtype != y.dtype) {
+    wide = Tensor::allocate(source.sizes, y.dtype, y.device);
+    copy(from = wide.view(), source);
+  }
+  const int dim = y.dim() - 1;
+  const IndexWalk w = walk_along(index, y, from, dim, y.sizes[dim]);
+  visit_compute_any(y.dtype, [&]<class C>() {
+    const auto fold = [&]<class Fold>(Fold) { fold_in_order<Fold, C>("scatter_reduce", y, index, from, w); };
+    if (kind == 0) fold(Prod{});
+    else if (kind == 1) fold(Max{});
+    else fold(Min{});
+  });
 }
 
 }  // namespace mantissa::cuda_backend

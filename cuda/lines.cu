@@ -1,12 +1,11 @@
-// Kernels that process lines of a tensor sequentially, one thread per line: cumulative logsumexp, cumulative extremes,
-// and scatter products and extremes. Mirrors the kernels of the same names in core/cpu.
+// Kernels that process lines of a tensor sequentially, one thread per line: cumulative logsumexp and cumulative
+// extremes. Mirrors the kernels of the same names in core/cpu.
 #include "core/kernel.h"
 #include "cuda/rows.cuh"
 
 namespace mantissa {
 MANTISSA_KERNEL(logcumsumexp, const View& y, const View& x, int dim)
 MANTISSA_KERNEL(cumulative_extreme, const View& values, const View& indices, const View& x, int dim, bool largest)
-MANTISSA_KERNEL(scatter_reduce, const View& y, const View& index, const View& source, int kind)
 }  // namespace mantissa
 
 namespace mantissa::cuda_backend {
@@ -42,37 +41,6 @@ __global__ void extreme_lines(RowOperand values, RowOperand indices, RowOperand 
   }
 }
 
-template <class C> __device__ inline C combine(int kind, C a, C b) {
-  if (kind == 0) return a * b;
-  if (!(a == a) || !(b == b)) return !(a == a) ? a : b;
-  return kind == 1 ? (a > b ? a : b) : (a < b ? a : b);
-}
-struct LineShape {
-  int rank = 0;
-  // of the index, and of the result, without the last dimension
-  std::int64_t sizes[Dims::max_rank] = {}, strides[Dims::max_rank] = {};
-};
-template <class C>
-__global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineShape shape, std::int64_t lines,
-                              std::int64_t n, std::int64_t size, int kind, Note* note) {
-  const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (line >= lines) return;
-  std::int64_t rest = line, to = 0;
-  for (int d = shape.rank - 1; d >= 0; --d) {
-    to += rest % shape.sizes[d] * shape.strides[d];
-    rest /= shape.sizes[d];
-  }
-  for (std::int64_t i = line * n; i < (line + 1) * n; ++i) {
-    const auto at = load_element<std::int64_t>(index.data, index.dtype, i);
-    if (at < 0 || at >= size) {
-      note_out_of_range(note, 0, at, size, i);
-      continue;
-    }
-    C& place = y[to + at];
-    place = combine(kind, place, load_element<C>(source.data, source.dtype, i));
-  }
-}
-
 std::int64_t length_along(const View& v, int dim) { return v.dim() > 0 ? v.sizes[dim] : 1; }
 
 }  // namespace
@@ -96,20 +64,6 @@ void cumulative_extreme(const View& values, const View& indices, const View& x, 
   });
   value.finish();
   index.finish();
-}
-void scatter_reduce(const View& y, const View& index, const View& source, int kind) {
-  const int last = y.dim() - 1;
-  const std::int64_t n = index.sizes[last];
-  if (index.numel() == 0) return;
-  const DenseInput at(index), from(source);
-  LineShape shape;
-  shape.rank = last;
-  for (int d = 0; d < last; ++d) shape.sizes[d] = index.sizes[d], shape.strides[d] = y.strides[d];
-  const std::int64_t lines = index.numel() / n;
-  visit_compute_any(y.dtype, [&]<class C>() {
-    launch("scatter_reduce", &scatter_lines<C>, grid_for(lines), y.as<C>(), operand(at.view), operand(from.view), shape,
-           lines, n, y.sizes[last], kind, note());
-  });
 }
 
 }  // namespace mantissa::cuda_backend

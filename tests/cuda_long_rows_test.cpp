@@ -1,5 +1,6 @@
-// Softmax and cross entropy over rows longer than a block holds in registers, and reductions over columns, on the CUDA
-// device, compared with f64 on the CPU. (The registry's samples in cuda_registry_test are short.)
+// Softmax and cross entropy over rows longer than a block holds in registers, reductions over columns, and what is split
+// among blocks because a few lines are long, on the CUDA device, compared with f64 on the CPU. (The registry's samples in
+// cuda_registry_test are short.)
 #include <algorithm>
 #include <functional>
 
@@ -96,4 +97,60 @@ TEST_CASE("reductions over columns") {
     same([](const Tensor& x) { return amin(x, {0, 1}); }, randint(-900, 900, {40, 50}));
     same([](const Tensor& x) { return prod(flatten(x), {0}); }, one);
   }
+}
+
+TEST_CASE("cumulative sums of a few long lines") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{70001}, Dims{3, 4096}, Dims{2, 5000}})
+    compare("cumsum", [](const Tensor& x) { return cumsum(x, -1); }, sizes, {f32, bf16, f64});
+  compare("cumsum of columns", [](const Tensor& x) { return cumsum(x, 0); }, {5000, 3}, {f32, f64});
+  const Tensor numbers = randint(-1000, 1000, {4500000});  // of whose chunks' sums there are chunks as well
+  CHECK(same_bits(cumsum(numbers.to(cuda), 0).to(cpu), cumsum(numbers, 0)));
+}
+
+TEST_CASE("the place of an extreme in long lines") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{100000}, Dims{3, 1025}, Dims{2, 40000}, Dims{5000, 3}}) {
+    for (const Dtype dtype : {f32, f16, f64, i64, u8}) {
+      Tensor x = cast(floor(random_tensor(sizes, 3, 0, 20)), dtype);  // with many ties
+      INFO(concat(dtype, sizes));
+      for (const bool nan : {false, true}) {
+        if (nan && !is_floating(dtype)) continue;
+        if (nan) x = where(random_tensor(sizes, 4, 0, 1) > 0.999, full(sizes, std::nan(""), {.dtype = dtype}), x);
+        for (int dim = 0; dim < x.dim(); ++dim) {
+          CHECK(same_bits(argmax(x.to(cuda), dim).to(cpu), argmax(x, dim)));
+          CHECK(same_bits(argmin(x.to(cuda), dim).to(cpu), argmin(x, dim)));
+        }
+        const auto [values, places] = max(x.to(cuda), 0);
+        const auto [values_cpu, places_cpu] = max(x, 0);
+        CHECK(same_bits(values.to(cpu), values_cpu));
+        CHECK(same_bits(places.to(cpu), places_cpu));
+      }
+    }
+  }
+}
+
+TEST_CASE("scatter_reduce of long lines, in the order of the index") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{40000}, Dims{40, 300}, Dims{3, 20}}) {
+    const int dim = static_cast<int>(sizes.rank()) - 1;
+    const Tensor index = randint(0, 7, sizes), seven = full({1}, 7, {.dtype = i64});
+    const Tensor in_turn = expand(remainder(arange(sizes.back()), seven), sizes);
+    for (const Dtype dtype : {f32, bf16, f64, i64}) {
+      const Tensor source = cast(random_tensor(sizes, 5) + 1.5, dtype);
+      for (const char* reduce : {"prod", "amax", "amin", "sum"}) {
+        INFO(reduce << " of " << concat(dtype, sizes));
+        for (const Tensor& to : {index, in_turn}) {  // one index for each line, or one for all of them
+          Dims out = sizes;
+          out.back() = 7;
+          const Tensor x = ones(out, {.dtype = dtype});
+          CHECK(same_bits(scatter_reduce(x.to(cuda), dim, to.to(cuda), source.to(cuda), reduce).to(cpu),
+                          scatter_reduce(x, dim, to, source, reduce)));
+        }
+      }
+    }
+  }
+  const Tensor nan = full({100}, std::nan("")), one = ones({1});
+  const Tensor first = zeros({100}, {.dtype = i64});
+  CHECK(isnan(scatter_reduce(one.to(cuda), 0, first.to(cuda), nan.to(cuda), "amax")).to(cpu).item<bool>());
 }
