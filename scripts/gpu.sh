@@ -4,7 +4,8 @@
 #   --seconds N     stop after about N seconds with what there is by then (default 3000)
 #   --resume        keep what passed or failed with these same programs; do what is missing, cut off, or built anew
 #   --only STAGE... these stages alone, or groups of them: build, tests, sanitizers, benches
-#   --list          print the stages in their order, and stop
+#   --list          print the stages in their order, and stop; --programs: the programs that they run; --sources: a
+#                   checksum of what those are compiled from
 #   --out DIR       report.txt, report.json, logs.tar.gz, anew after every stage (BUILD/report has them and all logs)
 #   --arch LIST     GPUs to compile for (default: the one in this machine)
 #   --build DIR     build folder (default build/gpu)
@@ -18,7 +19,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 # What speed is asked for on a GPU (docs/gpu/README.md): one training workload a stage. Then everything else.
-main_workloads=(gpt2 mlp128 resnet512 cnn)
+main_workloads=(mlp128 cnn resnet512 gpt2)  # the shortest first
 # Products and capture take seconds and hold most of what ran nowhere yet; the registry takes minutes and is most of the
 # proof. What else is tested waits until speed is known.
 first_tests=(gpu_gemm_test gpu_capture_test gpu_registry_test gpu_attention_test gpu_linear_act_test gpu_norm_test)
@@ -29,6 +30,12 @@ for t in tests/cuda_*_test.cpp; do
   [[ " ${first_tests[*]} ${alone_tests[*]} " == *" $t "* ]] || other_tests+=("$t")
 done
 test_stages=("${first_tests[@]}" "${alone_tests[@]}" "${other_tests[@]}")
+programs=("${test_stages[@]}" gpu_kernels_bench mantissa_bench)
+sources() {  # everything that the compilers read for them
+  find CMakeLists.txt cmake mantissa.h amp autograd bench core cuda data io jit nn ops optim tests/*.h tests/golden/*.h \
+    tests/cuda_*_test.cpp -type f ! -name '*.md' ! -name '*.py' ! -name '*.sh' -print0 2>/dev/null |
+    LC_ALL=C sort -z | xargs -0 sha256sum | cksum
+}
 build_stages=(machine unpack configure build_registry build resources)
 bench_stages=(bench_kernels "${main_workloads[@]/#/bench_}")
 sanitizer_stages=(sanitizer_memcheck sanitizer_racecheck sanitizer_initcheck sanitizer_synccheck)
@@ -36,7 +43,7 @@ last_stages=(tuned_products bench_operators bench_f32)
 all_stages=("${build_stages[@]}" "${first_tests[@]}" "${bench_stages[@]}" "${alone_tests[@]}" "${sanitizer_stages[@]}"
             "${other_tests[@]}" "${last_stages[@]}")
 
-usage() { sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+usage() { sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 seconds=3000 build=build/gpu out='' arch='' full='' resume='' deps=() only=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -48,6 +55,8 @@ while [ $# -gt 0 ]; do
     --full-sanitizer) full=1 && shift ;;
     --resume) resume=1 && shift ;;
     --list) printf '%s\n' "${all_stages[@]}" && exit 0 ;;
+    --programs) printf '%s\n' "${programs[@]}" && exit 0 ;;
+    --sources) sources; exit 0 ;;
     --only)
       shift
       while [ $# -gt 0 ] && [[ $1 != --* ]]; do
@@ -68,6 +77,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 case $build in /*) ;; *) build=$PWD/$build ;; esac
+bin=$build  # where the programs are, unless they came built
 report=$build/report  # logs, and what each stage gave: what --resume goes by
 mkdir -p "$report/stages" || exit 2
 [ -z "$out" ] || mkdir -p "$out" || exit 2
@@ -96,7 +106,11 @@ done
 
 # ---- stages ----
 # A stage's file holds: result, seconds, and the stamp of the programs that gave it.
-stamp_of() { stat -Lc '%Y.%s' "$@" 2>/dev/null | tr '\n' ' '; }
+stamp_of() {
+  local stamp
+  stamp=$(stat -Lc '%Y.%s' "$@" 2>/dev/null | tr '\n' ' ')
+  [ -z "$stamp" ] || echo "$stamp$(stat -Lc '%Y.%s' "$bin"/libmantissa.so* 2>/dev/null | tr '\n' ' ')"
+}
 # fresh FILE PROGRAMS...: removes what other programs than these left there.
 fresh() {
   local file=$1 stamp
@@ -111,7 +125,7 @@ note() {  # stage, result, seconds, stamp
   printf '%-28s %-24s %5s s\n' "$1" "$2" "$3"
   write_report
 }
-wanted() { [ ${#only[@]} -eq 0 ] || [[ " ${only[*]} " == *" $1 "* ]]; }
+wanted() { [ ${#only[@]} -eq 0 ] || [[ " unpack ${only[*]} " == *" $1 "* ]]; }  # what is packed may be new
 # due STAGE [PROGRAMS...]: whether it is to run now. Says so where it is not.
 due() {
   local stage=$1 stamp
@@ -206,7 +220,7 @@ await() {
     rest=()
     for s in "${underway[@]}"; do
       case $s in sanitizer_*) program=gpu_registry_test ;; *) program=$s ;; esac
-      if [ -e "$report/$s.done" ]; then finish "$s" "$build/$program"; else rest+=("$s"); fi
+      if [ -e "$report/$s.done" ]; then finish "$s" "$bin/$program"; else rest+=("$s"); fi
     done
     underway=(${rest[@]+"${rest[@]}"})
     [ ${#underway[@]} -le "$1" ] || sleep 0.2
@@ -264,16 +278,19 @@ fi
 
 # ---- dependencies: unpacked once, into the build folder ----
 extract() { if command -v xz >/dev/null; then tar -C "$2" -xJf "$1"; else python3 -m tarfile -e "$1" "$2"; fi; }
+unpack_once() {  # archive, folder: which is left as it is if it holds that archive, and goes if there is none
+  local sum
+  sum=$(cksum 2>/dev/null <"$1")
+  [ "$sum" != "$(cat "$2/.from" 2>/dev/null)" ] || return 0
+  rm -rf "$2"
+  [ -z "$sum" ] || { mkdir -p "$2" && extract "$1" "$2" && echo "$sum" >"$2/.from"; }
+}
 unpack() {  # build folder, folders of --deps
-  local build=$1 d sum
+  local build=$1 d
   shift
   for d in "$@"; do
     [ -e "$d/deps.tar.xz" ] || continue
-    sum=$(cksum <"$d/deps.tar.xz")
-    if [ "$sum" != "$(cat "$build/deps/.from" 2>/dev/null)" ]; then
-      rm -rf "$build/deps" && mkdir -p "$build/deps" && extract "$d/deps.tar.xz" "$build/deps" || return 1
-      echo "$sum" >"$build/deps/.from"
-    fi
+    unpack_once "$d/deps.tar.xz" "$build/deps" && unpack_once "$d/programs.tar.xz" "$build/programs" || return 1
     if [ -d "$d/data" ]; then mkdir -p "$build/data" && cp -R "$d/data/." "$build/data/" || return 1; fi
   done
 }
@@ -289,7 +306,7 @@ pictures() {  # folder of data
     done
   fi
 }
-export -f machine extract unpack pictures
+export -f machine extract unpack_once unpack pictures
 
 # A copy of the sources may have new times, and all would be compiled again: what has the content that it had gets the
 # time that it had.
@@ -315,7 +332,7 @@ built() {
   mv "$build/options.new" "$build/options"
   [ -n "$same_sources" ] && [ ${#only[@]} -eq 0 ] || return 1
   for s in configure build_registry build resources; do [ "$(result_of "$s")" = passed ] || return 1; done
-  for s in "${test_stages[@]}" gpu_kernels_bench mantissa_bench; do [ -x "$build/$s" ] || return 1; done
+  for s in "${test_stages[@]}" gpu_kernels_bench mantissa_bench; do [ -x "$bin/$s" ] || return 1; done
 }
 
 # CMake's options for a prefix of dependencies. Programs find its libraries by an RPATH, which (unlike a RUNPATH) also
@@ -335,11 +352,13 @@ one_of() {  # whether any of these files is there
   for f in "$@"; do [ -e "$f" ] && return 0; done
   return 1
 }
+toolkit_root() { dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")"; }
+python_cuda() { python3 -c 'import nvidia; print("\n".join(nvidia.__path__))' 2>/dev/null; }
 # Where the toolkit has no cuDNN or no cuBLASLt: those of Python's packages, which come without links libX.so. Headers of
 # cuBLASLt and NVRTC too; no others of CUDA, which are those of nvcc's own version.
 use_python_cuda() {
   local root folder lib name links=$build/toolkit
-  root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+  root=$(toolkit_root)
   if [ -n "${CUDNN_ROOT:-}" ]; then options+=("-DCUDNN_ROOT=$CUDNN_ROOT"); fi
   one_of "$root"/lib*/libcublasLt.so "$root"/targets/*/lib/libcublasLt.so &&
     one_of "$root"/include/cublasLt.h "$root"/targets/*/include/cublasLt.h &&
@@ -366,9 +385,43 @@ use_python_cuda() {
     for name in "$folder"/*/include/cudnn_graph.h; do
       [ ! -e "$name" ] || [ -n "${CUDNN_ROOT:-}" ] || options+=("-DCUDNN_ROOT=$(dirname "$(dirname "$name")")")
     done
-  done < <(python3 -c 'import nvidia; print("\n".join(nvidia.__path__))' 2>/dev/null)
+  done < <(python_cuda)
   options+=("-DCMAKE_LIBRARY_PATH=$links" "-DCMAKE_INCLUDE_PATH=$links/include")
   export CPATH="$links/include${CPATH:+:$CPATH}"
+}
+
+# Libraries that programs need and the system does not find: links in BUILD/cuda, where such programs look for them, to
+# the toolkit's or those of Python's packages.
+find_libraries() {  # programs
+  local lib folder
+  mkdir -p "$build/cuda"
+  ldd "$@" | sed -n 's/^[[:space:]]*\([^ ]*\) => not found$/\1/p' | sort -u | while read -r lib; do
+    # shellcheck disable=SC2046
+    for folder in "$(toolkit_root)"/lib64 "$(toolkit_root)"/targets/*/lib $(python_cuda | sed 's|$|/*/lib|'); do
+      if [ -e "$folder/$lib" ]; then ln -sf "$folder"/lib*.so* "$build/cuda/" && break; fi  # also what it loads later
+    done
+  done
+}
+# Whether the programs came built (scripts/gpu_pack.sh --programs), for this GPU, and start here. Says so where they do not.
+came_built() {
+  local from=$build/programs lost
+  [ -e "$from/sources" ] || return 1
+  if [ "$(cat "$from/sources")" != "$(sources)" ]; then
+    echo "gpu.sh: $from were compiled from other sources than these: pack them again (scripts/gpu_pack.sh --programs)" >&2
+    exit 2
+  fi
+  if [ -n "$arch" ] && [ "$(cat "$from/arch")" != "$arch" ]; then
+    echo "the programs came built for sm_$(cat "$from/arch"), not for sm_$arch: they are built here"
+    return 1
+  fi
+  find_libraries "$from"/gpu_gemm_test "$from"/libmantissa.so* 2>/dev/null
+  lost=$(ldd "$from"/gpu_gemm_test "$from"/libmantissa.so* 2>&1 | grep -E 'not found|not a dynamic' | sort -u)
+  if [ -n "$lost" ] || ! lost=$("$from/gpu_gemm_test" --list-tests 2>&1); then
+    echo "the programs came built, but do not start here, and are built anew: $lost"
+    return 1
+  fi
+  bin=$from
+  echo "programs: came built, for sm_$(cat "$from/arch") by $(cat "$from/compilers")" | tee -a "$report/machine.txt"
 }
 
 options=(-DCMAKE_BUILD_TYPE=Release -DMANTISSA_CUDA=ON -DMANTISSA_TESTS=ON -DMANTISSA_BENCH=ON -DMANTISSA_SAMPLES=ON)
@@ -405,19 +458,22 @@ if [ -d "$build/data" ]; then
   unpacking=$!
 fi
 export XDG_CACHE_HOME=$build/cache  # of PyTorch's compiler and our tuner: a later call goes on from there
-# PyTorch compiles its models while nvcc compiles ours.
+# PyTorch compiles its models while nvcc compiles ours, or while the tests run.
 prepare() {
   [ -n "$gpu" ] && [ ${#only[@]} -eq 0 ] && [ ! -e "$report/prepared" ] || return 0
-  run prepare 400 python3 -u bench/driver.py --worker "$build/mantissa_bench" --device cuda --precision bf16 --prepare \
-    --workload gpt2 resnet512 cnn mlp128 --out "$report/prepare.json" &
+  run prepare 400 python3 -u bench/driver.py --worker "$bin/mantissa_bench" --device cuda --precision bf16 --prepare \
+    --workload "${main_workloads[@]}" --out "$report/prepare.json" &
   preparing=$!
 }
-prepared() {  # waits for it, so that the limit of a test is its own
-  [ -n "$preparing" ] && [ -x "$build/mantissa_bench" ] || return 0
+prepared() {  # waits for it, so that what is timed has the machine to itself
+  [ -n "$preparing" ] || return 0
   wait "$preparing"
   [ "$(head -n 1 "$report/prepare.done")" != passed ] || touch "$report/prepared"
 }
-if built; then
+if came_built; then
+  prepare
+  stage resources 60 "$bin/sources" sh tests/cuda_resources_test.sh . "$bin/ptxas"
+elif built; then
   echo "nothing is to be built"
 else
   # What fails to build stops what needs it, and nothing else.
@@ -425,8 +481,7 @@ else
   stage build_registry 2400 always cmake --build "$build" --parallel "$cores" --target gpu_registry_test
   keep_going=$(have ninja && echo "-k 0" || echo -k)
   # shellcheck disable=SC2086
-  stage build 2400 always cmake --build "$build" --parallel "$cores" \
-    --target "${test_stages[@]}" gpu_kernels_bench mantissa_bench -- $keep_going
+  stage build 2400 always cmake --build "$build" --parallel "$cores" --target "${programs[@]}" -- $keep_going
   stage resources 60 always sh tests/cuda_resources_test.sh . "$build/CMakeFiles/mantissa_cuda_objects.dir"
 fi
 
@@ -439,7 +494,7 @@ program() {
     skip "$1" "no GPU"
     return 1
   fi
-  [ -x "$build/$2" ] && return 0
+  [ -x "$bin/$2" ] && return 0
   skip "$1" "$2 was not built"
   failed=1
   return 1
@@ -463,13 +518,12 @@ registry_log() {  # of all parts, also of those that were stopped
     echo "== part $i of $registry_parts ==" && cat "$log.$i" && rm "$log.$i"
   done >>"$log"
 }
-prepared
-is_due() { program "$1" "$1" && due "$1" "$build/$1"; }
+is_due() { program "$1" "$1" && due "$1" "$bin/$1"; }
 # Ways to compute are chosen by rule, as in ctest: timing would decide the last bits.
 alone() {  # stage, limit: what takes seconds may not hang for minutes
   is_due "$1" || return 0
-  MANTISSA_TUNER=off run "$1" "$2" "$build/$1" -d yes
-  finish "$1" "$build/$1"
+  MANTISSA_TUNER=off run "$1" "$2" "$bin/$1" -d yes
+  finish "$1" "$bin/$1"
 }
 # threads N: for each of N programs at a time. With more of them than cores, threads wait for those that have none.
 threads() { echo $((cores < $1 ? 1 : cores / $1)); }
@@ -478,7 +532,7 @@ together() {  # stages, four at a time beside what is under way already, the san
   for t in "$@"; do
     is_due "$t" || continue
     await $((others + 3))
-    MANTISSA_TUNER=off MANTISSA_NUM_THREADS=$(threads 5) begin "$t" 300 "$build/$t" -d yes
+    MANTISSA_TUNER=off MANTISSA_NUM_THREADS=$(threads 5) begin "$t" 300 "$bin/$t" -d yes
   done
 }
 alone gpu_gemm_test 90
@@ -486,9 +540,9 @@ alone gpu_capture_test 90
 t=gpu_registry_test
 if is_due $t; then
   MANTISSA_TUNER=off MANTISSA_NUM_THREADS=$(threads $registry_parts) run $t 420 \
-    bash -c 'registry "$@"' registry "$build/$t" $registry_parts "$report/$t.log"
+    bash -c 'registry "$@"' registry "$bin/$t" $registry_parts "$report/$t.log"
   registry_log
-  finish $t "$build/$t"
+  finish $t "$bin/$t"
 fi
 together gpu_attention_test gpu_linear_act_test gpu_norm_test
 await 0
@@ -509,10 +563,11 @@ fi
 
 # ---- speed ----
 [ -z "$unpacking" ] || wait "$unpacking"
+prepared
 # Ways were chosen among the kernels of the programs of then: one that has been mended is to be tried again.
-fresh "$build/cache/mantissa/cuda.jsonl" "$build/mantissa_bench" "$build/gpu_kernels_bench"
+fresh "$build/cache/mantissa/cuda.jsonl" "$bin/mantissa_bench" "$bin/gpu_kernels_bench"
 # Single kernels: products beside cuBLASLt, shares of copy bandwidth, attention, the host's time.
-program bench_kernels gpu_kernels_bench && stage bench_kernels 180 "$build/gpu_kernels_bench" "$build/gpu_kernels_bench"
+program bench_kernels gpu_kernels_bench && stage bench_kernels 180 "$bin/gpu_kernels_bench" "$bin/gpu_kernels_bench"
 # The seconds without which a workload would have no proven result, and would only take them from others.
 needs() {
   case $1 in
@@ -530,7 +585,7 @@ beside_torch() {
   program "$name" mantissa_bench || return 0
   # A second time goes further: PyTorch's compiler finds its cache filled.
   [ "$(result_of "$name")" != "timed out" ] || rm "$report/stages/$name"
-  due "$name" "$build/mantissa_bench" || return 0
+  due "$name" "$bin/mantissa_bench" || return 0
   if [ -z "$torch_asked" ]; then
     torch_asked=1
     python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || torch_reason="no PyTorch that sees a GPU"
@@ -538,12 +593,12 @@ beside_torch() {
   if [ -n "$torch_reason" ]; then skip "$name" "$torch_reason"; return 0; fi
   enough_time "$name" "$(needs "$name")" || return 0
   [ -n "$resume" ] || rm -f "$report/$name.json"
-  fresh "$report/$name.json" "$build/mantissa_bench"
-  run "$name" "$limit" python3 -u bench/driver.py --worker "$build/mantissa_bench" --device cuda \
+  fresh "$report/$name.json" "$bin/mantissa_bench"
+  run "$name" "$limit" python3 -u bench/driver.py --worker "$bin/mantissa_bench" --device cuda \
     --out "$report/$name.json" --resume "$@"
   # 1: measured, with something that it complains of, which the table and the log show
   [ ! -s "$report/$name.json" ] || sed -i '1s/failed (1)/failed (incomplete)/' "$report/$name.done"
-  finish "$name" "$build/mantissa_bench"
+  finish "$name" "$bin/mantissa_bench"
 }
 for w in "${main_workloads[@]}"; do
   parts=workloads
@@ -559,20 +614,20 @@ operators=("MANTISSA_OP=$reduced")
 [ -z "$full" ] || operators=(-u MANTISSA_OP)
 for s in "${sanitizer_stages[@]}"; do
   program "$s" gpu_registry_test || continue
-  due "$s" "$build/gpu_registry_test" || continue
+  due "$s" "$bin/gpu_registry_test" || continue
   if ! have compute-sanitizer; then skip "$s" "compute-sanitizer not found"; continue; fi
   begin "$s" 480 env "${operators[@]}" MANTISSA_TUNER=off \
     MANTISSA_TUNER_SKIP="cudnn${MANTISSA_TUNER_SKIP:+,$MANTISSA_TUNER_SKIP}" \
-    compute-sanitizer --tool "${s#sanitizer_}" --error-exitcode 9 --print-limit 30 "$build/gpu_registry_test"
+    compute-sanitizer --tool "${s#sanitizer_}" --error-exitcode 9 --print-limit 30 "$bin/gpu_registry_test"
 done
 together "${other_tests[@]}"
 await 0
 
 # ---- what else there is to know ----
 # Products with ways chosen by timing, each held against the first: what training uses.
-fresh "$report/cuda.jsonl" "$build/gpu_registry_test"
-program tuned_products gpu_registry_test && stage tuned_products 120 "$build/gpu_registry_test" \
-  env MANTISSA_OP=matmul,linear,conv2d MANTISSA_CACHE="$report" "$build/gpu_registry_test"
+fresh "$report/cuda.jsonl" "$bin/gpu_registry_test"
+program tuned_products gpu_registry_test && stage tuned_products 120 "$bin/gpu_registry_test" \
+  env MANTISSA_OP=matmul,linear,conv2d MANTISSA_CACHE="$report" "$bin/gpu_registry_test"
 beside_torch bench_operators 200 --parts operators
 beside_torch bench_f32 500 --precision f32 --seconds 15 --parts workloads
 write_report

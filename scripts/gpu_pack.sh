@@ -3,23 +3,28 @@
 #   --out DIR    the folder to make anew (default build/gpu_pack), which scripts/gpu.sh --deps DIR takes there
 #   --data DIR   where data sets lie; may be repeated. Also looked at: $MANTISSA_DATA, ../shared/data, the folder that
 #                scripts/download.sh fills, and Debian's dataset-fashion-mnist
+#   --programs BUILD  compile what scripts/gpu.sh runs in this folder, for --arch (default 90a), and pack it too: then nothing
+#                is compiled on that machine. Its system must be as new as this one (libc, libstdc++)
 #   --most MIB   what the folder and the working tree may have together (default 64): data sets that do not fit are left
 #                out, the largest first, and when it is still too much nothing is kept
 # DIR/deps.tar.xz has include/, lib/ and share/cmake/ of the installed Debian packages named below: headers, shared
 # libraries with their links, CMake files. Nothing in it names the place where it is unpacked. Static libraries and
-# documentation stay behind, but for Catch2's, which has no other. DIR/data has the data sets as they are packed.
+# documentation stay behind, but for Catch2's, which has no other. DIR/programs.tar.xz has the programs, DIR/data the data
+# sets as they are packed.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 packages=(libfmt-dev libfmt9 libdnnl-dev libdnnl2 ocl-icd-libopencl1 libturbojpeg0-dev libturbojpeg0 libpng-dev
           libpng16-16 libutf8proc-dev libutf8proc2 zlib1g-dev zlib1g nlohmann-json3-dev libxsimd-dev libcli11-dev catch2)
 
-out=build/gpu_pack most=64 data=()
+out=build/gpu_pack most=64 build='' arch=90a data=()
 while [ $# -gt 0 ]; do
   case $1 in
     --out) out=$2 && shift 2 ;;
     --data) data+=("$2") && shift 2 ;;
+    --programs) build=$2 && shift 2 ;;
+    --arch) arch=$2 && shift 2 ;;
     --most) most=$2 && shift 2 ;;
-    *) sed -n '2,10p' "${BASH_SOURCE[0]}" && exit 2 ;;
+    *) sed -n '2,12p' "${BASH_SOURCE[0]}" && exit 2 ;;
   esac
 done
 data+=(${MANTISSA_DATA:+"$MANTISSA_DATA"} ../shared/data ../../shared/data
@@ -55,6 +60,29 @@ for so in "$prefix/lib/$arch"/*.so*; do ln -s "$arch/$(basename "$so")" "$prefix
 broken=$(find "$prefix" -xtype l)
 [ -z "$broken" ] || stop "links that point nowhere: $broken"
 tar -C "$prefix" --sort=name --owner=0 --group=0 -cf - include lib share | xz -6 -T0 >"$out/deps.tar.xz"
+
+# ---- programs: one shared library, which all of them need, and each of them ----
+if [ -n "$build" ]; then
+  mapfile -t programs < <(scripts/gpu.sh --programs)
+  # They look for the libraries beside them as scripts/gpu.sh lays them out; by RPATH, which serves what those need too.
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DMANTISSA_CUDA=ON \
+    "-DCMAKE_CUDA_ARCHITECTURES=$arch" -DMANTISSA_TESTS=ON -DMANTISSA_BENCH=ON -DMANTISSA_SAMPLES=OFF -DMANTISSA_INSTALL=OFF \
+    "-DCMAKE_BUILD_RPATH=\$ORIGIN;\$ORIGIN/../deps/lib;\$ORIGIN/../cuda" \
+    -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--disable-new-dtags
+  cmake --build "$build" --target "${programs[@]}"
+  stage=$prefix/programs
+  mkdir -p "$stage/ptxas"
+  cp -p "${programs[@]/#/$build/}" "$stage/"
+  cp -p "$(readlink -f "$build/libmantissa.so")" "$stage/$(basename "$(echo "$build"/libmantissa.so.?)")"
+  for program in "$stage"/*; do  # the time is what tells whether a program is another than before
+    [ ! -f "$program" ] || strip --preserve-dates "$program"
+  done
+  (cd "$build/CMakeFiles/mantissa_cuda_objects.dir" && find . -name '*.ptxas' -exec cp --parents {} "$stage/ptxas/" \;)
+  scripts/gpu.sh --sources >"$stage/sources"
+  echo "$arch" >"$stage/arch"
+  echo "$(c++ --version | head -n 1), nvcc $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')" >"$stage/compilers"
+  tar -C "$stage" --sort=name --owner=0 --group=0 -cf - . | xz -9 -T1 >"$out/programs.tar.xz"
+fi
 
 # ---- data ----
 first_of() {  # path under one of the data folders: the first that exists
