@@ -14,13 +14,19 @@ namespace {
 
 constexpr std::int64_t summarise_above = 1000, edge_items = 3, line_width = 80;
 
+// An element: integers of 64 bits are not all numbers of f64.
+struct Number {
+  double real;
+  std::int64_t whole;
+};
+
 // The number format, chosen once for the whole tensor.
 class Format {
  public:
-  Format(const std::vector<double>& shown, Dtype dtype) : dtype_(dtype) {
+  Format(const std::vector<Number>& shown, Dtype dtype) : dtype_(dtype) {
     double largest = 0, smallest = INFINITY;
     integral_ = true;
-    for (double v : shown) {
+    for (const auto& [v, whole] : shown) {
       if (!std::isfinite(v)) continue;
       integral_ = integral_ && v == std::ceil(v);
       if (v != 0) {
@@ -29,15 +35,16 @@ class Format {
       }
     }
     scientific_ = largest > 0 && (largest / smallest > 1000 || largest > 1e8 || (!integral_ && smallest < 1e-4));
-    for (double v : shown) width_ = std::max(width_, text(v).size());
+    for (const Number& v : shown) width_ = std::max(width_, text(v).size());
   }
-  std::string padded(double v) const { return fmt::format("{:>{}}", text(v), width_); }
+  std::string padded(const Number& v) const { return fmt::format("{:>{}}", text(v), width_); }
   std::size_t width() const { return width_; }
 
  private:
-  std::string text(double v) const {
-    if (dtype_ == boolean) return v != 0 ? "True" : "False";
-    if (!is_floating(dtype_)) return fmt::format("{}", static_cast<std::int64_t>(v));
+  std::string text(const Number& n) const {
+    if (dtype_ == boolean) return n.whole != 0 ? "True" : "False";
+    if (!is_floating(dtype_)) return fmt::format("{}", n.whole);
+    const double v = n.real;
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
     if (scientific_) return fmt::format("{:.4e}", v);
@@ -50,8 +57,8 @@ class Format {
 
 class Printer {
  public:
-  explicit Printer(const Tensor& t) : t_(t), summarise_(t.numel() > summarise_above) {
-    std::vector<double> shown;
+  explicit Printer(const Tensor& t) : t_(t), host_(t.detach().to(cpu)), summarise_(t.numel() > summarise_above) {
+    std::vector<Number> shown;
     collect(0, 0, shown);
     format_ = std::make_unique<Format>(shown, t.dtype());
   }
@@ -76,14 +83,17 @@ class Printer {
       f(i, cut && i == n - edge_items);
     }
   }
-  double value(std::int64_t offset) const {
-    return visit(t_.dtype(),
-                 [&]<class T> { return static_cast<double>(static_cast<const T*>(t_.raw_data())[offset]); });
+  Number value(std::int64_t offset) const {
+    return visit(t_.dtype(), [&]<class T> {
+      const T v = static_cast<const T*>(host_.raw_data())[offset];
+      if constexpr (std::is_integral_v<T>) return Number{static_cast<double>(v), static_cast<std::int64_t>(v)};
+      else return Number{static_cast<double>(v), 0};
+    });
   }
-  void collect(int d, std::int64_t offset, std::vector<double>& out) const {
+  void collect(int d, std::int64_t offset, std::vector<Number>& out) const {
     if (t_.numel() == 0) return;
     if (d == t_.dim()) return out.push_back(value(offset));
-    for_shown(d, [&](std::int64_t i, bool) { collect(d + 1, offset + i * t_.strides()[d], out); });
+    for_shown(d, [&](std::int64_t i, bool) { collect(d + 1, offset + i * host_.strides()[d], out); });
   }
   void rows(std::string& out, int d, std::int64_t offset, int indent) const {
     if (d == t_.dim()) {
@@ -103,13 +113,14 @@ class Printer {
         out += last ? " ...," : "...,";
         out += last ? (++printed % per_line == 0 ? row_break : " ") : row_break;
       }
-      rows(out, d + 1, offset + i * t_.strides()[d], indent + 1);
+      rows(out, d + 1, offset + i * host_.strides()[d], indent + 1);
       ++printed;
     });
     out += ']';
   }
 
   const Tensor& t_;
+  Tensor host_;
   bool summarise_;
   std::unique_ptr<Format> format_;
 };

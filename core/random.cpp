@@ -8,6 +8,7 @@
 
 #include "core/distribution.h"
 #include "core/kernel.h"
+#include "core/ops.h"
 #include "core/parallel.h"
 
 namespace mantissa {
@@ -63,7 +64,13 @@ Tensor rand(const Dims& sizes, TensorOptions o) {
   check(is_floating(o.dtype), "rand: the dtype must be floating, got ", o.dtype);
   // f16 and bf16 hold fewer bits than are drawn, and rounding the rest could give 1.
   const int dropped = o.dtype == f16 ? 21 : o.dtype == bf16 ? 24 : 8;
-  return draw(sizes, o, Distribution::uniform, dropped);
+  if (o.dtype != f64) return draw(sizes, o, Distribution::uniform, dropped);
+  // All 53 bits: 27 of one word and 26 of another.
+  const TensorOptions plain{.dtype = f64, .device = o.device};
+  Tensor y = draw(sizes, plain, Distribution::uniform, 32 - 27);
+  y.add_(draw(sizes, plain, Distribution::uniform, 32 - 26), 0x1p-27);
+  if (o.requires_grad) y.requires_grad_();
+  return y;
 }
 Tensor randn(const Dims& sizes, TensorOptions o) {
   check(is_floating(o.dtype), "randn: the dtype must be floating, got ", o.dtype);
@@ -71,8 +78,8 @@ Tensor randn(const Dims& sizes, TensorOptions o) {
 }
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions o) {
   check(low < high, "randint: low ", low, " is not below high ", high);
-  check(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) <= (std::uint64_t{1} << 32),
-        "randint: the range has more than 2^32 values");
+  const std::uint64_t count = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  check(count <= std::uint64_t{INT64_MAX}, "randint: the range has more than 2^63 - 1 values");
   if (o.dtype == u8 || o.dtype == boolean || o.dtype == i32) {
     const std::int64_t least = o.dtype == i32 ? INT32_MIN : 0, most = o.dtype == i32  ? INT32_MAX
                                                                       : o.dtype == u8 ? 255
@@ -80,7 +87,19 @@ Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOpt
     check(low >= least && high - 1 <= most, "randint: ", o.dtype, " holds ", least, " to ", most, ", not [", low, ", ",
           high, ")");
   }
-  return draw(sizes, o, Distribution::integers, static_cast<double>(low), static_cast<double>(high - low));
+  constexpr std::int64_t word = std::int64_t{1} << 32, exact = std::int64_t{1} << 52;
+  if (count <= word && low > -exact && low < exact)
+    return draw(sizes, o, Distribution::integers, static_cast<double>(low), static_cast<double>(count));
+  // What 63 bits leave when divided by the number of values, as PyTorch does it with 64: of a number far below 2^63 every
+  // value is as likely.
+  const TensorOptions plain{.dtype = i64, .device = o.device};
+  const auto number = [&](std::int64_t v) { return from_data(std::vector<std::int64_t>{v}, {}).to(o.device); };
+  const Tensor upper = draw(sizes, plain, Distribution::integers, 0, 0x1p31),
+               lower = draw(sizes, plain, Distribution::integers, 0, 0x1p32);
+  const Tensor offsets = remainder(upper * number(word) + lower, number(static_cast<std::int64_t>(count)));
+  Tensor y = cast(offsets + number(low), o.dtype);
+  if (o.requires_grad) y.requires_grad_();
+  return y;
 }
 Tensor randperm(std::int64_t n, TensorOptions o) {
   check(n >= 0 && n < (std::int64_t{1} << 32), "randperm: n must be in [0, 2^32), got ", n);

@@ -7,6 +7,7 @@
 #include "data/blur.h"
 #include "data/color.h"
 #include "data/levels.h"
+#include "data/pixels.h"
 
 namespace mantissa::data {
 namespace {
@@ -134,8 +135,8 @@ AugmentSteps draw_auto(const std::vector<Pair>& policy, const AugmentSpace& spac
   return steps;
 }
 
-void check_images(const Tensor& images, const char* who) {
-  check(images.defined() && images.dim() == 4 && images.dtype() == u8 && images.is_contiguous() &&
+void check_bytes(const Tensor& images, const char* who) {
+  check(images.defined() && images.dim() == 4 && images.dtype() == u8 && is_plain(images, who) &&
             (images.size(1) == 1 || images.size(1) == 3) && images.numel() > 0,
         who, ": expected contiguous u8 images [B, C, H, W] with 1 or 3 channels, got ", images);
 }
@@ -198,7 +199,7 @@ AugmentSpace aug_mix_space(bool all_ops, std::int64_t height, std::int64_t width
 
 void apply_augment_(Tensor& images, const AugmentStep& step, const RotationOptions& o) {
   using enum AugmentOp;
-  check_images(images, "apply_augment_");
+  check_bytes(images, "apply_augment_");
   const double m = step.magnitude;
   check(std::abs(m) <= 1e6, "apply_augment_: a magnitude of ", m, " is too large");
   const double left = -0.5 * static_cast<double>(images.size(3)), top = -0.5 * static_cast<double>(images.size(2));
@@ -235,7 +236,7 @@ AugmentSteps rand_augment_steps(std::int64_t height, std::int64_t width, Draws& 
 }
 
 void rand_augment_(Tensor& images, Draws& draws, const RandAugmentOptions& o) {
-  check_images(images, "rand_augment_");
+  check_bytes(images, "rand_augment_");
   check_level(o.magnitude, o.num_magnitude_bins, "rand_augment_");
   check(o.num_ops >= 0, "rand_augment_: num_ops must not be negative, got ", o.num_ops);
   const AugmentSpace space = rand_augment_space(o.num_magnitude_bins, images.size(2), images.size(3));
@@ -250,7 +251,7 @@ AugmentSteps trivial_augment_steps(Draws& draws, const TrivialAugmentOptions& o)
 }
 
 void trivial_augment_wide_(Tensor& images, Draws& draws, const TrivialAugmentOptions& o) {
-  check_images(images, "trivial_augment_wide_");
+  check_bytes(images, "trivial_augment_wide_");
   check_level(0, o.num_magnitude_bins, "trivial_augment_wide_");
   const AugmentSpace space = trivial_augment_space(o.num_magnitude_bins);
   for (std::int64_t b = 0; b < images.size(0); ++b) {
@@ -272,7 +273,7 @@ AugmentSteps auto_augment_steps(std::int64_t height, std::int64_t width, Draws& 
 }
 
 void auto_augment_(Tensor& images, Draws& draws, const AutoAugmentOptions& o) {
-  check_images(images, "auto_augment_");
+  check_bytes(images, "auto_augment_");
   const std::vector<Pair> policy = auto_augment_policy(o.policy);
   const AugmentSpace space = rand_augment_space(10, images.size(2), images.size(3));
   for (std::int64_t b = 0; b < images.size(0); ++b) {
@@ -282,7 +283,7 @@ void auto_augment_(Tensor& images, Draws& draws, const AutoAugmentOptions& o) {
 }
 
 void aug_mix_(Tensor& images, Draws& draws, const AugMixOptions& o) {
-  check_images(images, "aug_mix_");
+  check_bytes(images, "aug_mix_");
   check(o.severity >= 1 && o.severity <= 10 && o.mixture_width >= 1 && o.alpha > 0 && std::isfinite(o.alpha),
         "aug_mix_: severity must be 1 to 10, mixture_width and alpha positive, got ", o.severity, ", ", o.mixture_width,
         " and ", o.alpha);

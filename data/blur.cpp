@@ -126,7 +126,7 @@ void check_factor(double factor, const char* who) {
 
 void adjust_sharpness_(Tensor& images, double factor) {
   check(images.defined() && images.dim() >= 2 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous(),
+            is_plain(images, "adjust_sharpness_"),
         "adjust_sharpness_: expected contiguous u8 or f32 images [..., H, W], got ", images);
   check_factor(factor, "adjust_sharpness_");
   const std::int64_t plane = images.size(-1) * images.size(-2);

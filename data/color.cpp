@@ -131,7 +131,7 @@ template <class T> constexpr std::array<Change<T>, 4> changes{brightness<T>, con
 
 void adjust(const Tensor& image, double factor, std::size_t which, const char* who) {
   check(image.defined() && image.dim() == 3 && (image.size(0) == 1 || image.size(0) == 3) &&
-            (image.dtype() == u8 || image.dtype() == f32) && image.is_contiguous(),
+            (image.dtype() == u8 || image.dtype() == f32) && is_plain(image, who),
         who, ": expected a contiguous u8 or f32 image [3, H, W] or [1, H, W], got ", image);
   with_elements(image, [&]<class T>(T* at) {
     Picture<T> p{at, static_cast<std::size_t>(image.size(1) * image.size(2)), image.size(0) == 3};
@@ -162,7 +162,7 @@ namespace {
 
 void check_colors(const Tensor& images, const char* who) {
   check(images.defined() && images.dim() == 4 && (images.size(1) == 1 || images.size(1) == 3) &&
-            (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
+            (images.dtype() == u8 || images.dtype() == f32) && is_plain(images, who),
         who, ": expected contiguous u8 or f32 images [B, C, H, W] with 1 or 3 channels, got ", images);
 }
 // Writes the luminance of each pixel of an image to every channel of `out`.
@@ -241,7 +241,7 @@ template <class T> void permute_channels(T* image, std::int64_t channels, std::i
 
 void random_channel_permutation_(Tensor& images, Draws& draws) {
   check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous(),
+            is_plain(images, "random_channel_permutation_"),
         "random_channel_permutation_: expected contiguous u8 or f32 images [B, C, H, W], got ", images);
   const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3);
   with_elements(images, [&](auto* all) {

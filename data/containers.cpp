@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "data/pixels.h"
+
 namespace mantissa::data {
 namespace {
 
@@ -38,7 +40,7 @@ bool same(const Tensor& a, const Tensor& b) {
 class Parts {
  public:
   Parts(Batch& batch, Draws& draws, const char* who) : batch_(batch), draws_(draws), who_(who) {
-    check(batch.image.defined() && batch.image.dim() >= 1 && batch.image.is_contiguous(), who,
+    check(batch.image.defined() && batch.image.dim() >= 1 && is_plain(batch.image, who), who,
           ": expected contiguous images [B, ...], got ", batch.image);
   }
   void add(const Rows& rows, const std::vector<const Transforms*>& lists) {

@@ -5,17 +5,19 @@
 #include <cmath>
 #include <cstdint>
 
+#include "data/pixels.h"
+
 namespace mantissa::data {
 namespace {
 
 using Table = std::array<std::uint8_t, 256>;  // the new value of each level
 
-void check_images(const Tensor& images, const char* who) {
-  check(images.defined() && images.dim() >= 2 && images.dtype() == u8 && images.is_contiguous(), who,
+void check_bytes(const Tensor& images, const char* who) {
+  check(images.defined() && images.dim() >= 2 && images.dtype() == u8 && is_plain(images, who), who,
         ": expected contiguous u8 images [..., H, W], got ", images);
 }
 void check_random(const Tensor& images, float p, const char* who) {
-  check(images.defined() && images.dim() == 4 && images.dtype() == u8 && images.is_contiguous(), who,
+  check(images.defined() && images.dim() == 4 && images.dtype() == u8 && is_plain(images, who), who,
         ": expected contiguous u8 images [B, C, H, W], got ", images);
   check(p >= 0 && p <= 1, who, ": p must be a probability, got ", p);
 }
@@ -119,23 +121,23 @@ template <class F> void some_pixels(const Tensor& images, Draws& draws, float p,
 }  // namespace
 
 void posterize_(Tensor& images, int bits) {
-  check_images(images, "posterize_");
+  check_bytes(images, "posterize_");
   Posterize{bits}(images.data<std::uint8_t>(), images.numel());
 }
 void solarize_(Tensor& images, double threshold) {
-  check_images(images, "solarize_");
+  check_bytes(images, "solarize_");
   Solarize{threshold}(images.data<std::uint8_t>(), images.numel());
 }
 void invert_(Tensor& images) {
-  check_images(images, "invert_");
+  check_bytes(images, "invert_");
   Solarize{0}(images.data<std::uint8_t>(), images.numel());
 }
 void autocontrast_(Tensor& images) {
-  check_images(images, "autocontrast_");
+  check_bytes(images, "autocontrast_");
   each_plane(images, autocontrast_plane);
 }
 void equalize_(Tensor& images) {
-  check_images(images, "equalize_");
+  check_bytes(images, "equalize_");
   each_plane(images, equalize_plane);
 }
 

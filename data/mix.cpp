@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "data/pixels.h"
+
 namespace mantissa::data {
 namespace {
 
@@ -14,7 +16,7 @@ float beta(Draws& draws, double alpha) {  // Beta(alpha, alpha)
 
 void check_batch(const Batch& batch, float alpha, int least_dim, const char* who) {
   check(batch.image.defined() && batch.image.dim() >= least_dim &&
-            (batch.image.dtype() == u8 || batch.image.dtype() == f32) && batch.image.is_contiguous() &&
+            (batch.image.dtype() == u8 || batch.image.dtype() == f32) && is_plain(batch.image, who) &&
             batch.image.size(0) > 0,
         who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", batch.image);
   check(alpha > 0 && std::isfinite(alpha), who, ": alpha must be positive, got ", alpha);

@@ -8,9 +8,15 @@
 
 namespace mantissa::data {
 
+// For the checks of images: whether they are contiguous. That they lie on a GPU is an error of its own.
+inline bool is_plain(const Tensor& images, const char* who) {
+  check(images.device().is_cpu(), who, ": computes on the CPU, got ", images, "; use to(cpu)");
+  return images.is_contiguous();
+}
+
 inline void check_images(const Tensor& images, const char* who) {
   check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous(),
+            is_plain(images, who),
         who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
 }
 // The same, and that the batch is not empty.

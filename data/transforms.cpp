@@ -60,7 +60,7 @@ void fill_box(const Tensor& images, std::int64_t b, Box box, float value) {
 
 Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std::vector<float>& std) {
   check(images.defined() && images.dim() >= 2 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous(),
+            is_plain(images, "normalize"),
         "normalize: expected contiguous u8 or f32 images [B, C, H, W] or rows [B, C], got ", images);
   const std::int64_t channels = images.size(1);
   for (const auto* v : {&mean, &std})
@@ -75,7 +75,7 @@ Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std
 }
 
 Tensor to_float(const Tensor& images) {
-  check(images.defined() && (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
+  check(images.defined() && (images.dtype() == u8 || images.dtype() == f32) && is_plain(images, "to_float"),
         "to_float: expected contiguous u8 or f32 images, got ", images);
   if (images.dtype() == f32) return images;
   const Tensor out = Tensor::allocate(images.sizes(), f32);

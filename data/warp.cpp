@@ -156,7 +156,7 @@ Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspe
 Tensor elastic(const Tensor& images, const Tensor& displacement, const RotationOptions& o) {
   check_some_images(images, "elastic");
   check(displacement.defined() && displacement.sizes() == Dims{images.size(2), images.size(3), 2} &&
-            displacement.dtype() == f32 && displacement.is_contiguous(),
+            displacement.dtype() == f32 && is_plain(displacement, "elastic"),
         "elastic: expected a contiguous displacement f32[", images.size(2), ", ", images.size(3), ", 2], got ",
         displacement);
   const Tensor out = Tensor::allocate(images.sizes(), images.dtype());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numbers>
 #include <numeric>
 
@@ -55,7 +56,7 @@ Tensor mask_stripe(const char* name, const Tensor& x, std::int64_t mask_param, c
   const std::int64_t widest = std::min(mask_param, static_cast<std::int64_t>(static_cast<double>(size) * o.p));
   if (widest == 0) return x;
   Dims each = Dims::filled(x.dim(), 1), along = each;
-  if (o.iid) each[0] = x.size(0);
+  if (o.iid) for (int d = 0; d + 2 < x.dim(); ++d) each[d] = x.size(d);
   along[axis < 0 ? x.dim() + axis : axis] = size;
   const TensorOptions on{.device = x.device()};
   const Tensor width = rand(each, on) * static_cast<double>(widest);
@@ -93,7 +94,8 @@ Tensor Spectrogram::operator()(const Tensor& x) const {
 }
 
 Tensor mel_filters(const MelScaleOptions& o) {
-  const double top = o.f_max > 0 ? o.f_max : o.sample_rate / 2;
+  const double nyquist = std::floor(o.sample_rate / 2);  // as torchaudio rounds it
+  const double top = o.f_max > 0 ? o.f_max : nyquist;
   check(o.n_mels > 0 && o.n_stft > 1, "mel_filters: n_mels and n_stft must be positive, got ", o.n_mels, " and ",
         o.n_stft);
   check(o.f_min >= 0 && o.f_min < top, "mel_filters: f_min ", o.f_min, " is not below f_max ", top);
@@ -103,19 +105,24 @@ Tensor mel_filters(const MelScaleOptions& o) {
     corners.push_back(
         to_hz(low + (high - low) * static_cast<double>(i) / static_cast<double>(o.n_mels + 1), o.formula));
   Tensor filters = zeros({o.n_stft, o.n_mels});
+  std::int64_t empty = 0;
   for (std::int64_t m = 0; m < o.n_mels; ++m) {
     const auto at = static_cast<std::size_t>(m);
     const double left = corners[at], middle = corners[at + 1], right = corners[at + 2];
     const double height = o.slaney_norm ? 2 / (right - left) : 1;
     bool found = false;
     for (std::int64_t k = 0; k < o.n_stft; ++k) {
-      const double f = o.sample_rate / 2 * static_cast<double>(k) / static_cast<double>(o.n_stft - 1);
+      const double f = nyquist * static_cast<double>(k) / static_cast<double>(o.n_stft - 1);
       const double value = std::max(0.0, std::min((f - left) / (middle - left), (right - f) / (right - middle)));
       filters.data<float>()[k * o.n_mels + m] = static_cast<float>(height * value);
       found = found || value > 0;
     }
-    check(found, "mel_filters: filter ", m, " of ", o.n_mels, ", around ", middle, " Hz, lies between two of the ",
-          o.n_stft, " frequencies; use fewer filters or a larger n_fft");
+    empty += !found;
+  }
+  if (empty > 0) {
+    std::fprintf(stderr, "mantissa: %s\n",
+                 concat("mel_filters: ", empty, " of ", o.n_mels, " filters lie between two of the ", o.n_stft,
+                        " frequencies, and give only zeros; use fewer filters or a larger n_fft").c_str());
   }
   return filters;
 }

@@ -43,13 +43,13 @@ enum class MelFormula { htk, slaney };
 struct MelScaleOptions {
   std::int64_t n_mels = 128;
   double sample_rate = 16000, f_min = 0;
-  double f_max = 0;           // 0: sample_rate / 2
+  double f_max = 0;           // 0: sample_rate / 2, rounded down
   std::int64_t n_stft = 201;  // frequency bins of the spectrum: n_fft / 2 + 1
   bool slaney_norm = false;   // triangles of unit area instead of unit height
   MelFormula formula = MelFormula::htk;
 };
-// Triangular mel filters: f32 [n_stft, n_mels] (torchaudio.functional.melscale_fbanks). Error if a filter is zero
-// everywhere because it falls between two frequency bins.
+// Triangular mel filters: f32 [n_stft, n_mels] (torchaudio.functional.melscale_fbanks). A filter that falls between two
+// frequency bins is zero everywhere, as some of the defaults' are; a warning on stderr says so.
 Tensor mel_filters(const MelScaleOptions& o);
 class MelScale {
  public:
@@ -122,7 +122,7 @@ class MFCC {
 };
 
 // SpecAugment (Park et al., 2019), in training only: sets a band of random width, up to mask_param frequencies or
-// frames, at a random position to `value`. With iid each example of x [N, ..., F, T] gets its own band.
+// frames, at a random position to `value`. With iid each example and channel of x [N, C, F, T] gets its own band.
 struct MaskingOptions {
   bool iid = false;
   double p = 1;  // at most this part of the frames is masked

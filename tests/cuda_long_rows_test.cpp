@@ -108,6 +108,26 @@ TEST_CASE("cumulative sums of a few long lines") {
   CHECK(same_bits(cumsum(numbers.to(cuda), 0).to(cpu), cumsum(numbers, 0)));
 }
 
+TEST_CASE("cumulative logsumexp and extremes of lines longer than a warp") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{3, 33}, Dims{2, 1000}})
+    compare("logcumsumexp", [](const Tensor& x) { return logcumsumexp(x, -1); }, sizes, {f32, f64});
+  for (const Dtype dtype : {f32, f64, i64}) {
+    Tensor x = cast(floor(random_tensor({3, 500}, 6, 0, 9)), dtype);
+    for (const bool nan : {false, true}) {
+      if (nan && !is_floating(dtype)) continue;
+      if (nan) x = where(random_tensor(x.sizes(), 4, 0, 1) > 0.995, full(x.sizes(), std::nan(""), {.dtype = dtype}), x);
+      for (int dim = 0; dim < 2; ++dim) {
+        const auto [values, places] = cummax(x.to(cuda), dim);
+        const auto [values_cpu, places_cpu] = cummax(x, dim);
+        CHECK(same_bits(values.to(cpu), values_cpu));
+        CHECK(same_bits(places.to(cpu), places_cpu));
+        CHECK(same_bits(cummin(x.to(cuda), dim).indices.to(cpu), cummin(x, dim).indices));
+      }
+    }
+  }
+}
+
 TEST_CASE("the place of an extreme in long lines") {
   if (nothing_to_test()) return;
   for (const Dims& sizes : {Dims{100000}, Dims{3, 1025}, Dims{2, 40000}, Dims{5000, 3}}) {

@@ -312,6 +312,8 @@ TEST_CASE("tensors print as in PyTorch") {
   CHECK(fmt::format("{} {:>4} {:<4}| {}", tensor({1, 2}), Dims{3}, f32, cpu) == "tensor([1, 2])  [3] f32 | cpu");
   CHECK(to_string(tensor({1, 2})) == "tensor([1, 2])");
   CHECK(to_string(zeros({0})).find("tensor([]") == 0);
+  CHECK(to_string(from_data(std::vector<std::int64_t>{9007199254740993, -1}, {2})) ==
+        "tensor([9007199254740993,               -1])");
   CHECK_THAT(to_string(ones({2}, {.dtype = f16})), Contains("dtype=f16"));
   CHECK_THAT(to_string(ones({2}, {.requires_grad = true})), Contains("requires_grad"));
   CHECK_THAT(to_string(arange(100000)), Contains("..."));

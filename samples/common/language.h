@@ -36,6 +36,8 @@ template <class Tokens>
 double text_loss(const Tokens& text, std::int64_t length, std::int64_t at_once, const Run& run,
                  const std::function<Tensor(const Tensor&, const Tensor&)>& loss) {
   const NoGrad no_grad;
+  length = std::min(length, text.size() - 1);  // a short text is one shorter window
+  check(length > 0, "the text is too short: its last tenth, for validation, has fewer than two tokens");
   const std::int64_t all = text.windows_of(length);
   double sum = 0;
   for (std::int64_t first = 0; first < all; first += at_once) {
