@@ -39,6 +39,7 @@ template <class F> Tensor from_function(std::int64_t n, TensorOptions o, F&& val
 }  // namespace
 
 Tensor arange(double begin, double end, double step, TensorOptions o) {
+  o.dtype = o.dtype.or_else(i64);
   check(step != 0 && (end - begin) / step >= 0, "arange: step ", step, " does not lead from ", begin, " to ", end);
   const double count = std::ceil((end - begin) / step);
   check(count < 0x1p47, "arange: too many elements");
@@ -86,7 +87,10 @@ template <class W> Tensor literal(const std::vector<W>& values, const Dims& size
   if (o.requires_grad) t.requires_grad_();
   return t;
 }
+template <class T> constexpr Dtype literal_dtype = f32;  // of numbers of several types
+template <detail::ListedAlone T> constexpr Dtype literal_dtype<T> = detail::listed_dtype<T>;
 template <class T> Tensor literal_rows(std::initializer_list<std::initializer_list<T>> rows, TensorOptions o) {
+  o.dtype = o.dtype.or_else(literal_dtype<T>);
   std::vector<Wide<T>> values;
   const std::size_t columns = rows.size() > 0 ? rows.begin()->size() : 0;
   for (const auto& row : rows) {
@@ -96,6 +100,7 @@ template <class T> Tensor literal_rows(std::initializer_list<std::initializer_li
   return literal(values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, o);
 }
 template <class T> Tensor literal_row(std::initializer_list<T> v, TensorOptions o) {
+  o.dtype = o.dtype.or_else(literal_dtype<T>);
   return literal(std::vector<Wide<T>>(v.begin(), v.end()), {static_cast<std::int64_t>(v.size())}, o);
 }
 }  // namespace

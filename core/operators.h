@@ -71,16 +71,17 @@ template <std::derived_from<Tensor>... T> requires(sizeof...(T) > 0)
 Tensor einsum(std::string_view equation, const T&... tensors) {
   return einsum(equation, {static_cast<const Tensor&>(tensors)...});
 }
-inline Tensor randint(std::int64_t high, const Dims& sizes, TensorOptions options = {.dtype = i64}) {
+inline Tensor randint(std::int64_t high, const Dims& sizes, TensorOptions options = {}) {
   return randint(0, high, sizes, options);  // [0, high)
 }
 // Dtypes as for a list: floating numbers give f32, also from a std::vector<double>, unless {.dtype = f64} is given.
-template <detail::ListedAlone T> Tensor tensor(T number, TensorOptions options = detail::listed_options<T>) {
+template <detail::ListedAlone T> Tensor tensor(T number, TensorOptions options = {}) {
   return tensor({number}, options).reshape({});
 }
 template <detail::ListedAlone T> requires(!std::same_as<T, bool>)
-Tensor tensor(const std::vector<T>& values, TensorOptions options = detail::listed_options<T>) {
-  Tensor x = from_data(values, {static_cast<std::int64_t>(values.size())}).to(options.dtype).to(options.device);
+Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
+  const Dtype dtype = options.dtype.or_else(detail::listed_dtype<T>);
+  Tensor x = from_data(values, {static_cast<std::int64_t>(values.size())}).to(dtype).to(options.device);
   return options.requires_grad ? x.requires_grad_() : x;
 }
 

@@ -77,6 +77,7 @@ Tensor randn(const Dims& sizes, TensorOptions o) {
   return draw(sizes, o, Distribution::normal);
 }
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions o) {
+  o.dtype = o.dtype.or_else(i64);
   check(low < high, "randint: low ", low, " is not below high ", high);
   const std::uint64_t count = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   check(count <= std::uint64_t{INT64_MAX}, "randint: the range has more than 2^63 - 1 values");
@@ -102,6 +103,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOpt
   return y;
 }
 Tensor randperm(std::int64_t n, TensorOptions o) {
+  o.dtype = o.dtype.or_else(i64);
   check(n >= 0 && n < (std::int64_t{1} << 32), "randperm: n must be in [0, 2^32), got ", n);
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);

@@ -66,8 +66,9 @@ class [[nodiscard]] RandomScope {
 
 Tensor rand(const Dims& sizes, TensorOptions = {});                                   // uniform [0, 1)
 Tensor randn(const Dims& sizes, TensorOptions = {});                                  // normal (0, 1)
-Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions = {.dtype = i64});  // [low, high)
-Tensor randperm(std::int64_t n, TensorOptions = {.dtype = i64});
+// [low, high), which may hold up to 2^63 - 1 values; i64 by default, as randperm.
+Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions = {});
+Tensor randperm(std::int64_t n, TensorOptions = {});
 // In place; used for weight initialisation.
 void uniform_(Tensor& t, double low, double high);
 void normal_(Tensor& t, double mean, double std);

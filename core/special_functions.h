@@ -220,6 +220,27 @@ MANTISSA_HD inline double gamma_term(double a, double x) {
   const double rest = (1.0 / 12 - z * (1.0 / 360 - z * (1.0 / 1260 - z * (1.0 / 1680 - z / 1188)))) / a;
   return std::exp(a * log1p_less((x - a) / a) - rest) / std::sqrt(2 * pi * a);
 }
+// log Gamma(1 + a) of 0 <= a < 1, as exact for tiny a as elsewhere.
+MANTISSA_HD inline double log_gamma_above_one(double a) {
+  if (a > 0.1) return log_gamma(a + 1);
+  constexpr double zeta[] = {1.6449340668482264, 1.2020569031595943, 1.0823232337111382, 1.0369277551433699,
+                             1.0173430619844491, 1.0083492773819228, 1.0040773561979443, 1.0020083928260822,
+                             1.0009945751278181, 1.0004941886041195, 1.0002460865533080, 1.0001227133475785};
+  double sum = 0;  // DLMF 5.7.3
+  for (int k = 13; k >= 2; --k) sum = (k % 2 == 0 ? zeta[k - 2] : -zeta[k - 2]) / k + a * sum;
+  return a * (a * sum - 0.57721566490153286);
+}
+// Q of small a and x, near 0 where P is near 1: from the series of P in which x^a / Gamma(a + 1) is apart (DLMF 8.7.3).
+MANTISSA_HD inline double upper_gamma_series(double a, double x) {
+  const double log_front = a * std::log(x) - log_gamma_above_one(a);
+  double sum = 0, power = 1;
+  for (int n = 1; n < 100; ++n) {
+    power *= -x / n;
+    sum += power / (a + n);
+    if (std::abs(power) < 1e-18 * std::abs(sum)) break;
+  }
+  return -std::expm1(log_front) - a * std::exp(log_front) * sum;
+}
 // P, or Q if `upper`: whichever can be computed without cancellation, or 1 minus the other.
 MANTISSA_HD inline double incomplete_gamma(double a, double x, bool upper) {
   if (!(a >= 0 && x >= 0)) return nan;
@@ -236,6 +257,8 @@ MANTISSA_HD inline double incomplete_gamma(double a, double x, bool upper) {
     const double rest = std::exp(-0.5 * a * h) / std::sqrt(2 * pi * a) * (c0 + c1 / a), t = eta * std::sqrt(0.5 * a);
     return upper ? 0.5 * std::erfc(t) + rest : 0.5 * std::erfc(-t) - rest;
   }
+  // Where P is over a half.
+  if (upper && x <= 1.1 && a < (x <= 0.5 ? -0.4 / std::log(x) : 0.9 * x)) return upper_gamma_series(a, x);
   const double term = gamma_term(a, x);
   if (x < a + 1) {  // series of P
     double sum = 1, next = 1;

@@ -85,8 +85,21 @@ struct TensorImpl final : RefCounted, Pooled<TensorImpl> {
   autograd::NodeRef node;    // null if no gradient is required
 };
 
+// A dtype that may be left open: then it is f32, or what the arguments of tensor(), arange(), randint() and randperm()
+// suggest, as in PyTorch.
+class DtypeChoice {
+ public:
+  constexpr DtypeChoice() = default;
+  constexpr DtypeChoice(Dtype dtype) : dtype_(dtype), open_(false) {}
+  constexpr operator Dtype() const { return dtype_; }
+  constexpr Dtype or_else(Dtype suggested) const { return open_ ? suggested : dtype_; }
+
+ private:
+  Dtype dtype_ = f32;
+  bool open_ = true;
+};
 struct TensorOptions {
-  Dtype dtype = f32;
+  DtypeChoice dtype = {};
   Device device = cpu;
   bool requires_grad = false;
 };
@@ -340,8 +353,8 @@ Tensor ones_like(const Tensor&);
 Tensor empty_like(const Tensor&);  // same sizes, dtype, device and layout
 // [begin, end) in steps of `step`, which may be negative. i64 by default, also for arguments of type double: fractional
 // values are an error unless the dtype is floating.
-Tensor arange(double begin, double end, double step = 1, TensorOptions = {.dtype = i64});
-Tensor arange(std::int64_t end, TensorOptions = {.dtype = i64});
+Tensor arange(double begin, double end, double step = 1, TensorOptions = {});
+Tensor arange(std::int64_t end, TensorOptions = {});
 Tensor linspace(double begin, double end, std::int64_t count, TensorOptions = {});  // both ends included
 Tensor eye(std::int64_t n, TensorOptions = {});
 Tensor scalar(double value, TensorOptions = {});  // 0-d
@@ -361,16 +374,16 @@ struct Listed {
 };
 template <class T> concept ListedAlone = std::same_as<T, int> || std::same_as<T, std::int64_t> ||
                                          std::same_as<T, bool> || std::same_as<T, float> || std::same_as<T, double>;
-template <ListedAlone T> inline constexpr TensorOptions listed_options{
-    .dtype = std::floating_point<T> ? f32 : std::same_as<T, bool> ? boolean : i64};
+template <ListedAlone T>
+inline constexpr Dtype listed_dtype = std::floating_point<T> ? f32 : std::same_as<T, bool> ? boolean : i64;
 }  // namespace detail
 // tensor({1, 2, 3}) is i64, tensor({1.5, 2}) is f32, tensor({true}) is boolean, as in PyTorch. Up to two levels of
 // braces.
 template <detail::ListedAlone T>
-Tensor tensor(std::initializer_list<T> values, TensorOptions = detail::listed_options<T>);
+Tensor tensor(std::initializer_list<T> values, TensorOptions = {});
 Tensor tensor(std::initializer_list<detail::Listed> values, TensorOptions = {});
 template <detail::ListedAlone T>
-Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = detail::listed_options<T>);
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = {});
 Tensor tensor(std::initializer_list<std::initializer_list<detail::Listed>> rows, TensorOptions = {});
 
 // Printed as in PyTorch: tensor([[ 1.0000, -2.5000], ...], dtype=f16). Long tensors are summarised.

@@ -58,7 +58,7 @@ Tensor mask_stripe(const char* name, const Tensor& x, std::int64_t mask_param, c
   Dims each = Dims::filled(x.dim(), 1), along = each;
   if (o.iid) for (int d = 0; d + 2 < x.dim(); ++d) each[d] = x.size(d);
   along[axis < 0 ? x.dim() + axis : axis] = size;
-  const TensorOptions on{.device = x.device()};
+  const TensorOptions on{.dtype = f32, .device = x.device()};
   const Tensor width = rand(each, on) * static_cast<double>(widest);
   const Tensor begin = floor(rand(each, on) * (static_cast<double>(size) - width)), end = begin + floor(width);
   const Tensor position = arange(0, static_cast<double>(size), 1, on).reshape(along);

@@ -12,8 +12,8 @@ namespace mantissa::nn {
 namespace {
 
 // Weights of each of `size` pixels in `bins` equal parts of [begin, begin + length): each bin averages `samples`
-// linearly interpolated points (0: as many as it covers pixels). Only the range of pixels with weights, from `first`
-// on: [bins, count].
+// linearly interpolated points (0: as many as it covers pixels, which of nothing are none). Only the range of pixels
+// with weights, from `first` on: [bins, count].
 struct Parts {
   std::int64_t first;
   Tensor shares;
@@ -21,7 +21,7 @@ struct Parts {
 Parts parts(std::int64_t size, std::int64_t bins, double begin, double length, std::int64_t samples) {
   const double part = length / static_cast<double>(bins);
   const std::int64_t points =
-      samples > 0 ? samples : std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(part)));
+      samples > 0 ? samples : std::max<std::int64_t>(0, static_cast<std::int64_t>(std::ceil(part)));
   check(std::isfinite(begin) && std::isfinite(part) && points <= 1 << 20, "roi_align: a region is ", begin, " + ",
         length);
   const auto pixel = [&](double x) {

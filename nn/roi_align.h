@@ -18,7 +18,7 @@ namespace mantissa::nn {
 
 struct RoiAlignOptions {
   double spatial_scale = 1;         // size of x / size of the images that the boxes refer to
-  std::int64_t sampling_ratio = 0;  // samples per bin and direction; 0: as many as pixels per bin
+  std::int64_t sampling_ratio = 0;  // samples per bin and direction; 0: as many as pixels per bin, or none: zeros
   bool aligned = false;  // pixel centres are at half-integers; if false, regions are at least one pixel wide and high
 };
 // x [N, C, H, W], boxes [K, 5]: image index, x1, y1, x2, y2 -> [K, C, height, width].

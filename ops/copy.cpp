@@ -157,9 +157,15 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
   // As in PyTorch, empty vectors among tensors of other shapes do not count: lists begin with one.
   const auto counts = [](const Tensor& t) { return !(t.defined() && t.sizes() == Dims{0}); };
   const auto is_wide = [](const Tensor& t) { return t.defined() && t.dim() > 1; };
-  if (!std::ranges::all_of(tensors, counts) && std::ranges::any_of(tensors, is_wide)) {
+  const auto wide = std::ranges::find_if(tensors, is_wide);
+  if (!std::ranges::all_of(tensors, counts) && wide != tensors.end()) {
+    Dims none = wide->sizes();
+    none[wrap_dim(dim, none.rank())] = 0;
     std::vector<Tensor> others;
-    std::ranges::copy_if(tensors, std::back_inserter(others), counts);
+    for (const Tensor& t : tensors) {
+      if (counts(t)) others.push_back(t);
+      else if (t.requires_grad()) others.push_back(reshape(t, none));  // for its gradient, which is empty, too
+    }
     Dtype dtype = tensors[0].dtype();  // of all of them
     for (const Tensor& t : tensors) dtype = promote(dtype, t.dtype());
     const Tensor y = apply_list(Cat{dim}, others);

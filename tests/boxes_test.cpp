@@ -142,6 +142,12 @@ TEST_CASE("boxes: no boxes, halves, integers, regions of autocast") {
   CHECK(nn::box_iou(large, large).item() == 1);
   CHECK(nn::sigmoid_focal_loss(tensor({1.0}).to(f16), tensor({1.0})).dtype() == f32);
   CHECK(nn::roi_align(ones({1, 2, 5, 5}, {.dtype = f16}), {box(0, 0, 4, 4)}, 2).dtype() == f16);
+  // A box without area: one pixel, or no pixel at all, as in torchvision.
+  const Tensor point = box(2, 2, 2, 2);
+  CHECK(equal(nn::roi_align(ones({1, 1, 5, 5}), {point}, 2), ones({1, 1, 2, 2})));
+  CHECK(equal(nn::roi_align(ones({1, 1, 5, 5}), {point}, 2, {.aligned = true}), zeros({1, 1, 2, 2})));
+  const nn::RoiAlignOptions one_sample{.sampling_ratio = 1, .aligned = true};
+  CHECK(equal(nn::roi_align(ones({1, 1, 5, 5}), {point}, 2, one_sample), ones({1, 1, 2, 2})));
 }
 
 TEST_CASE("boxes: what is refused") {

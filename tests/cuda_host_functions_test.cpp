@@ -54,7 +54,7 @@ TEST_CASE("functions of the host take tensors of the device, or say that they do
       {"save_npz", [&] { io::save_npz(file("a.npz"), {{"x", x}}); }},
       {"write_png", [&] {
          io::write_png(file("a.png"), bytes);
-         CHECK(same_bits(io::read_pixels(file("a.png")), bytes.to(cpu)));
+         CHECK(io::encode_png(bytes) == io::encode_png(bytes.to(cpu)));
        }},
       {"write_jpeg", [&] { io::write_jpeg(file("a.jpg"), x); }},
       {"save_image_grid", [&] { io::save_image_grid(file("b.png"), images); }},

@@ -321,6 +321,25 @@ TEST_CASE("tensors print as in PyTorch") {
   CHECK_THAT(to_string(tensor({std::numeric_limits<double>::quiet_NaN(), 1.0})), Contains("nan"));
 }
 
+TEST_CASE("a device does not change the dtype that arguments suggest") {
+  const TensorOptions here{.device = cpu};
+  CHECK(arange(3, here).dtype() == i64);
+  CHECK(arange(0, 3, 1, here).dtype() == i64);
+  CHECK(randint(0, 3, {2}, here).dtype() == i64);
+  CHECK(randint(3, {2}, here).dtype() == i64);
+  CHECK(randperm(3, here).dtype() == i64);
+  CHECK(tensor({1, 2}, here).dtype() == i64);
+  CHECK(tensor({{1, 2}}, here).dtype() == i64);
+  CHECK(tensor({true}, here).dtype() == boolean);
+  CHECK(tensor(3, here).dtype() == i64);
+  CHECK(tensor(std::vector<std::int64_t>{1}, here).dtype() == i64);
+  CHECK(tensor({1, 2.5}, here).dtype() == f32);
+  CHECK(tensor({2.5}, here).dtype() == f32);
+  CHECK(zeros({2}, here).dtype() == f32);
+  CHECK(arange(3, {.dtype = f32}).dtype() == f32);
+  CHECK(tensor({1, 2}, {.dtype = u8}).dtype() == u8);
+}
+
 TEST_CASE("describe names dtype and shape") {
   CHECK(describe(zeros({128, 784}, {.dtype = f16})) == "f16[128, 784]");
   CHECK(describe(Tensor()) == "undefined");
