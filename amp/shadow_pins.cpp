@@ -34,7 +34,10 @@ ShadowPins::Recording::~Recording() { recording = before_; }
 
 void ShadowPins::note_recorded() {
   for (Pin& pin : pins_) {
-    if (!pin.leaf) continue;
+    if (!pin.leaf) {
+      pin.written = pin.weight.storage()->version() != pin.version;
+      continue;
+    }
     LeafNode& leaf = leaf_in(pin.leaf);
     const std::lock_guard lock(leaf.mutex);
     pin.ends_current = holds(leaf, pin.cast) && leaf.shadow_version == pin.weight.storage()->version();
@@ -61,6 +64,7 @@ void ShadowPins::refresh() {
 void ShadowPins::note_replay() {
   const std::uint64_t now = replays.fetch_add(1, std::memory_order_relaxed) + 1;
   for (const Pin& pin : pins_) {
+    if (pin.written) pin.weight.storage()->written_by("a captured step");
     if (!pin.ends_current) continue;
     LeafNode& leaf = leaf_in(pin.leaf);
     const std::lock_guard lock(leaf.mutex);

@@ -3,7 +3,8 @@
 // dtype casts without a shadow.
 //
 // A replay changes weights without raising the versions of their storages. So it ends the validity of all shadows but
-// those that are current when the step ends, since its optimizer writes them, too, or nothing writes the weights.
+// those that are current when the step ends, since its optimizer writes them, too, or nothing writes the weights. And it
+// raises the versions of the frozen weights that the step writes, such as a moving average's.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,8 @@ class ShadowPins {
     autograd::NodeRef leaf;   // none for a frozen weight
     Tensor weight, cast;      // the memory that the graph knows
     std::uint32_t version;    // of a frozen weight, from which the cast was made
-    bool ends_current = false;
+    bool ends_current = false;  // of a parameter
+    bool written = false;       // of a frozen weight: the step changes it after the cast
   };
   std::vector<Pin> pins_;
 };

@@ -81,9 +81,14 @@ template <class C, int width_, int each> struct Plain {  // each: rows, and colu
   }
 };
 
-// Tiles as large as shared memory allows for four operands.
-template <class C, int width> void launch_plain(const AttentionProblem& p, bool backward) {
-  using A = Plain<C, width, (width <= 128 ? 4 : 2) / (sizeof(C) == 8 ? 2 : 1)>;
+// Tiles as large as shared memory allows for four operands: a Hopper GPU's, else half as many rows and columns.
+template <class C, int width, int each = (width <= 128 ? 4 : 2) / (sizeof(C) == 8 ? 2 : 1)>
+void launch_plain(const AttentionProblem& p, bool backward) {
+  using A = Plain<C, width, each>;
+  constexpr std::size_t needed = shared_bytes<A>(2);
+  if constexpr (needed > 99 * 1024 && each > 1) {
+    if (needed > most_shared()) return launch_plain<C, width, each / 2>(p, backward);
+  }
   if (backward) launch_backward<A, true, false>(p);
   else launch_forward<A>(p);
 }

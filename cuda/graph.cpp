@@ -67,6 +67,8 @@ void give_up_recording(Graph* g) noexcept {
     if (cudaStreamEndCapture(stream(), &unfinished) == cudaSuccess && unfinished) (void)cudaGraphDestroy(unfinished);
     g->recording.reset();
   }
+  // Gradients that the step seemed to compute have not been computed: of what the user keeps, they are zeros.
+  g->arena.fill_with_zeros();
   (void)cudaGetLastError();
 }
 

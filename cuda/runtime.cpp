@@ -124,18 +124,25 @@ class ArenaMemory final : public RawMemory {
   ~ArenaMemory() override {
     for (void* p : given_) device_.give(p, 0);
   }
-  void* take(std::size_t bytes) override { return device_.take(bytes); }
+  void* take(std::size_t bytes) override {
+    taken_.push_back({nullptr, bytes});
+    return taken_.back().first = device_.take(bytes);
+  }
   void give(void* p, std::size_t) noexcept override {
     try {
       given_.push_back(p);
     } catch (...) {  // leaked: better than reusing memory that a graph writes
     }
   }
+  void fill_with_zeros() noexcept {
+    for (const auto& [p, bytes] : taken_) if (p) (void)cudaMemsetAsync(p, 0, bytes, stream());
+  }
   const char* place() const override { return device_.place(); }
   std::int64_t free_bytes() const override { return device_.free_bytes(); }
 
  private:
   DeviceMemory& device_;
+  std::vector<std::pair<void*, std::size_t>> taken_;
   std::vector<void*> given_;
 };
 
@@ -260,14 +267,19 @@ thread_local LaunchCounter* counter = nullptr;
 LaunchCounter::LaunchCounter() : before_(std::exchange(counter, this)) {}
 LaunchCounter::~LaunchCounter() { counter = before_; }
 
+std::size_t most_shared() {
+  int most = 0;
+  check_status(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device()),
+               "asking for the size of shared memory");
+  return static_cast<std::size_t>(most);
+}
+
 namespace {
 
 // Throws if that many bytes of shared memory exceed the limit per block of this GPU.
 void refuse_shared(std::size_t bytes, const char* kernel, int index) {
-  int most = 0;
-  check_status(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
-               "asking for the size of shared memory");
-  if (bytes <= static_cast<std::size_t>(most)) return;
+  const std::size_t most = most_shared();
+  if (bytes <= most) return;
   (void)cudaGetLastError();  // clear the error, so that no later launch reports it
   check(false, kernel, ": a block of this kernel needs ", (bytes + 1023) / 1024,
         " KiB of shared memory, and cuda:", index, " has ", most / 1024,
@@ -433,6 +445,7 @@ Arena::Arena() : pool_(new Pool) {
 }
 Arena::~Arena() { let_go(pool_); }
 MemoryStats Arena::stats() const { return pool_->own->stats(); }
+void Arena::fill_with_zeros() noexcept { static_cast<ArenaMemory&>(*pool_->memory).fill_with_zeros(); }
 ArenaScope::ArenaScope(Arena& arena) : before_(arena_pool) { arena_pool = arena.pool_; }
 ArenaScope::~ArenaScope() { arena_pool = before_; }
 

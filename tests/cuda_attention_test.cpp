@@ -9,6 +9,10 @@
 #include "mantissa.h"
 #include "tests/catch_compat.h"
 
+#if defined(MANTISSA_CUDA_SHIM)
+#include "tests/cuda_shim/shim.h"
+#endif
+
 using namespace mantissa;
 using cuda_backend::AttentionProblem;
 using cuda_backend::AttentionRows;
@@ -192,6 +196,21 @@ TEST_CASE("fused attention agrees with f64 in every dtype, width of heads and ma
     for (const Case& c : cases) check_case(c, dtype);
   }
 }
+
+#if defined(MANTISSA_CUDA_SHIM)
+TEST_CASE("wide heads on a GPU with 99 KiB of shared memory") {
+  cuda_shim::set_shared_limit(99 * 1024);  // sm_86, sm_89, sm_120
+  const Case wide{.heads = 2, .kv_heads = 2, .queries = 35, .keys = 70, .width = 128, .v_width = 128,
+                  .mask = Mask::causal};
+  const Case wider{.queries = 17, .keys = 40, .width = 256, .v_width = 256, .mask = Mask::boolean_rows};
+  check_case(wide, f32);
+  check_case(wide, f64);
+  check_case(wide, bf16);
+  check_case(wider, f32);
+  check_case(wider, f16);
+  cuda_shim::set_shared_limit(227 * 1024);
+}
+#endif
 
 TEST_CASE("without autocast's leave to round, attention of halves is that of f32, rounded once") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }

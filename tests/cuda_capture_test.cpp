@@ -458,6 +458,63 @@ TEST_CASE("frozen weights that are loaded between replays reach the captured ste
   }
 }
 
+TEST_CASE("a captured step may write frozen weights, as a moving average does") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  nn::Linear base{8, 4}, teacher{8, 4};
+  nn::to(base, cuda);
+  const Tensor x = randn({16, 8}).to(cuda);
+  std::vector<std::vector<float>> wanted;
+  for (const bool captured : {false, true}) {
+    nn::load_state_dict(teacher, nn::state_dict(nn::clone(base)));
+    nn::to(teacher, cuda);
+    for (Tensor p : nn::parameters(teacher)) p.requires_grad_(false);
+    const amp::FrozenCasts casts(nn::parameters(teacher));
+    const auto body = [&](const Tensor& t) {
+      const Tensor y = amp::autocast(bf16, [&] { return teacher(t); }).to(f32);
+      for (Tensor p : nn::parameters(teacher)) p.mul_(1.25);
+      return y;
+    };
+    auto step = jit::capture(body);
+    for (int i = 0; i < 6; ++i) {
+      const Tensor y = (captured ? step(x) : body(x)).to(cpu);
+      const Tensor outside = amp::autocast(bf16, [&] { return teacher(x); }).to(f32).to(cpu);
+      if (!captured) {
+        wanted.push_back(y.to_vector<float>());
+        wanted.push_back(outside.to_vector<float>());
+        continue;
+      }
+      INFO(i);
+      CHECK(same(y.to_vector<float>(), wanted[static_cast<std::size_t>(2 * i)]));
+      CHECK(same(outside.to_vector<float>(), wanted[static_cast<std::size_t>(2 * i + 1)]));
+    }
+  }
+}
+
+TEST_CASE("after a recording that failed, training goes on as if it had not been tried") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const Tensor x = randn({16, 8}).to(cuda);
+  nn::Linear start{8, 4};
+  std::vector<std::vector<float>> ends;
+  for (const bool fails : {false, true}) {
+    nn::Linear net = nn::clone(start);
+    nn::to(net, cuda);
+    optim::Adam opt(nn::parameters(net), {.lr = 0.1});
+    const auto body = [&](const Tensor& t) {
+      const Tensor loss = square(net(t)).mean();
+      backward(loss);
+      if (fails) (void)loss.item();
+      opt.step();
+      opt.zero_grad();
+    };
+    auto step = jit::capture(body);
+    step(x);
+    if (fails) CHECK_THROWS_AS(step(x), Error);
+    for (int i = 0; i < 3; ++i) body(x);
+    ends.push_back(net.weight.to(cpu).to_vector<float>());
+  }
+  CHECK(same(ends[0], ends[1]));
+}
+
 TEST_CASE("after a recording that failed, and after a net has moved, weights are cast again") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   nn::Linear net{8, 4};
