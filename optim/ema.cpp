@@ -22,14 +22,16 @@ WeightAverage::WeightAverage(const char* name, Parameters parameters)
 void WeightAverage::move(const Tensor& weight, const amp::StepResult& result) {
   const NoGrad no_grad;
   const Tensor& skip = result.found_inf();
+  const auto write = [&](Tensor& to, const Tensor& next) {
+    to.copy_(skip.defined() ? where(skip.to(to.device()), to, next) : next);
+  };
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Tensor& average = averages_[i];
-    const Tensor value = parameters_[i].detach().to(average.dtype());
-    const Tensor next = lerp(average, value, weight.to(average.dtype()));  // exactly the value for weight 1
-    average.copy_(skip.defined() ? where(skip, average, next) : next);
+    const Tensor value = parameters_[i].detach().to(average.dtype()),
+                 share = weight.to(average.dtype()).to(average.device());
+    write(average, lerp(average, value, share));  // exactly the value for weight 1
   }
-  const Tensor next = updates_ + ones_like(updates_);
-  updates_.copy_(skip.defined() ? where(skip, updates_, next) : next);
+  write(updates_, updates_ + ones_like(updates_));
 }
 
 WeightAverage::Applied::Applied(const WeightAverage& average) : average_(average) {

@@ -60,6 +60,8 @@ bool run_hopper(const Gemm& g, int tile, int blocks) {
   const bool one_stride =
       g.batch.rank <= 1 &&
       (g.items == 1 || (g.batch.a[0] > 0 && g.batch.a[0] % 8 == 0 && g.batch.b[0] > 0 && g.batch.b[0] % 8 == 0));
+  constexpr std::int64_t most = INT32_MAX - 255;  // TMA's coordinates are ints, also those at the end of the last tile
+  if (g.m > most || g.n > most || g.k > most || g.items > most) return false;
   if (!is_half(g.in) || g.k == 0 || g.a_sums || !one_stride || !aligned(g.a, g.lda) || !aligned(g.b, g.ldb))
     return false;
   check((tile == 128 && blocks == 1) || (tile == 256 && (blocks == 1 || blocks == 2)),

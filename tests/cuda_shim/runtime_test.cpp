@@ -15,6 +15,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/launches.h"
 #include "cuda/tuner.h"
+#include "optim/ema.h"
 #include "tests/testing.h"
 
 namespace mantissa {
@@ -203,6 +204,13 @@ TEST_CASE("two devices: tensors stay where they are, copies go between them") {
   CHECK_THAT(message_of([&] { a + b; }), Contains("different devices (cuda:0, cuda:1)"));
   CHECK((a.to(cuda(1)) + b).to_vector<float>() == std::vector<float>(4, 7));
   CHECK((a + b.to(cuda)).device() == cuda);
+  optim::Swa swa(std::vector<Tensor>{a, b});
+  swa.update();
+  Tensor(a).fill_(5), Tensor(b).fill_(8);
+  swa.update();
+  CHECK(swa.average(0).to_vector<float>() == std::vector<float>(4, 4));
+  CHECK(swa.average(1).device() == cuda(1));
+  CHECK(swa.average(1).to_vector<float>() == std::vector<float>(4, 6));
   cuda_shim::set_device_count(1);
 }
 
