@@ -109,6 +109,9 @@ Wav load_wav(const std::string& path) {
     const char* what = recognise(file.head());
     fail_format(path, "is not a RIFF WAVE file", what ? ": it looks like " : "", what ? what : "");
   }
+  // A program that wrote to a pipe did not know the sizes, and one that was stopped did not fill them in.
+  const std::uint32_t whole = number<std::uint32_t>(head + 4);
+  const bool open_file = whole == 0 || whole == 0xFFFFFFFF;
   Format format;
   bool has_format = false;
   std::int64_t at = 12;
@@ -118,8 +121,8 @@ Wav load_wav(const std::string& path) {
     file.read(header, 8, at);
     const std::int64_t size = number<std::uint32_t>(header + 4), left = file.size() - at - 8;
     const bool data = std::memcmp(header, "data", 4) == 0;
-    // A program that wrote to a pipe did not know the size.
-    const std::int64_t known = data && size == 0xFFFFFFFF ? left - left % std::max<int>(format.frame_bytes, 1) : size;
+    const bool open = size == 0xFFFFFFFF || (size == 0 && open_file);
+    const std::int64_t known = data && open ? left - left % std::max<int>(format.frame_bytes, 1) : size;
     if (known > left)
       fail_format(path, "is cut off: chunk ", quote({header, 4}), " has ", known, " bytes, ", left, " follow");
     if (std::memcmp(header, "fmt ", 4) == 0) {

@@ -185,6 +185,7 @@ void ZipReader::read_directory() {
   if (d.entries > d.bytes / central_bytes) fail_format(path(), "its zip directory is cut short");
   Fields f(file_, text);
   for (std::int64_t i = 0; i < d.entries; ++i) entries_.push_back(take_entry(file_, f));
+  has_checksums_ = std::ranges::any_of(entries_, [](const ZipEntry& e) { return e.checksum != 0; });
   if (!f.empty()) fail_format(path(), "its zip directory has more than the ", d.entries, " entries it promises");
   std::ranges::sort(entries_, {}, &ZipEntry::begin);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -220,6 +221,7 @@ void ZipReader::read(const ZipEntry& e, void* out) const {
   auto* bytes = static_cast<unsigned char*>(out);
   if (!e.deflated) file_.read(bytes, e.size, data);
   else if (!inflate_all(file_, data, e, bytes)) fail_format(path(), "entry ", quote(e.name), " is damaged");
+  if (!has_checksums_) return;  // as PyTorch writes them after set_crc32_options(False)
   const auto checksum = static_cast<std::uint32_t>(::crc32_z(0, bytes, static_cast<std::size_t>(e.size)));
   if (checksum != e.checksum) fail_format(path(), "entry ", quote(e.name), " is damaged: its checksum is wrong");
 }

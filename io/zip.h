@@ -17,7 +17,7 @@ namespace mantissa::io {
 struct ZipEntry {
   std::string name;
   std::int64_t packed = 0, size = 0;  // compressed and uncompressed bytes; equal if stored
-  std::uint32_t checksum = 0;         // CRC-32 of the uncompressed bytes
+  std::uint32_t checksum = 0;         // CRC-32 of the uncompressed bytes; 0 in all entries: none was computed
   bool deflated = false;
   std::int64_t begin = 0, end = 0;  // begin of its local header, end of its space in the file
 };
@@ -37,6 +37,7 @@ class ZipReader {
   void read_directory();
 
   FileReader file_;
+  bool has_checksums_ = false;
   std::vector<ZipEntry> entries_;
   std::vector<const ZipEntry*> by_name_;  // sorted
 };

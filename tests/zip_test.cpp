@@ -191,6 +191,12 @@ TEST_CASE("zip: entries that overlap, are there twice, or are not where the dire
   refuses(a.bytes(), "cut short");
 }
 
+TEST_CASE("zip: an archive without any checksums is read, as PyTorch writes one with set_crc32_options(False)") {
+  Archive a;
+  a.checksum = 0;
+  CHECK(accepts(a.bytes()) == "hello");
+}
+
 TEST_CASE("zip: wrong checksums, damaged and endless data, encryption and other methods are refused") {
   Archive a;
   a.checksum ^= 1;
