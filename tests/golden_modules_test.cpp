@@ -7,81 +7,13 @@
 #include <iterator>
 #include <regex>
 
-#include "tests/golden/module_case.h"
 #include "tests/golden/modules_layers.h"
 #include "tests/golden/modules_loss.h"
 #include "tests/golden/modules_sequence.h"
+#include "tests/golden/run_modules.h"
 
 namespace mantissa::test {
-
-void check_golden_module(const Golden& golden, const std::string& name, Dtype dtype, const ModuleUnderTest& module) {
-  Tensor in[6];
-  std::vector<Tensor> leaves, roots, v;
-  std::vector<std::string> wanted;  // names of their gradients in the file
-  for (int i = 0; i < 6; ++i) {
-    const std::string letter(1, "xyzuvw"[i]);
-    in[i] = golden.input(name + "/" + letter, dtype);
-    if (!golden.find(name + "/d" + letter).defined()) continue;
-    leaves.push_back(in[i].requires_grad_());
-    wanted.push_back(name + "/d" + letter);
-  }
-  std::size_t expected_gradients = golden.below(name + "/grad/").size();
-  for (const auto& [key, p] : module.parameters) {
-    if (!golden.find(name + "/grad/" + key).defined()) continue;
-    --expected_gradients;
-    leaves.push_back(p);
-    wanted.push_back(name + "/grad/" + key);
-  }
-  CHECK(expected_gradients == 0);
-  const Results y = module.call(in);
-  CHECK(!golden.find(concat(name, "/", static_cast<int>(y.size()))).defined());
-  for (std::size_t k = 0; k < y.size(); ++k) {
-    const Tensor expected = golden.find(concat(name, "/", static_cast<int>(k)));
-    INFO("result " << k);
-    REQUIRE(expected.defined());
-    CHECK(golden_difference(y[k], expected, dtype) == "");
-    if (!y[k].requires_grad()) continue;
-    roots.push_back(y[k]);
-    v.push_back(cotangent(y[k], static_cast<std::int64_t>(k)));
-  }
-  for (const auto& [key, buffer] : module.buffers()) {
-    INFO("buffer " << key << " afterwards");
-    CHECK(golden_difference(buffer, golden.find(name + "/after/" + key), dtype) == "");
-  }
-  if (leaves.empty()) return;
-  REQUIRE(!roots.empty());
-  const std::vector<Tensor> g = grad(roots, leaves, v, {.allow_unused = true});
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    INFO("gradient " << wanted[i]);
-    CHECK(golden_difference(g[i], golden.find(wanted[i]), dtype) == "");
-  }
-}
-
 namespace {
-
-std::string module_of(const std::string& name) { return name.substr(0, name.find('.')); }
-bool selected_module(const std::string& name) {
-  const char* wish = std::getenv("MANTISSA_MODULE");
-  return !wish || module_of(name) == wish;
-}
-
-template <std::size_t n> void run_modules(const char* stem, const ModuleCase (&cases)[n]) {
-  const Golden golden(stem);
-  std::set<std::string> names;
-  for (const ModuleCase& c : cases) {
-    CHECK(names.insert(c.name).second);
-    if (!selected_module(c.name)) continue;
-    for (Dtype dtype : {f64, f32}) {
-      INFO(c.name << " in " << name_of(dtype) << ": " << c.make << ": " << c.call);
-      try {
-        c.run(golden, c.name, dtype);
-      } catch (const std::exception& e) {
-        FAIL_CHECK("threw: " << e.what());
-      }
-    }
-  }
-  CHECK(names == golden.cases());  // the file was made from these very lines
-}
 
 // The callable types of nn/*.h: "struct Name" or "class Name" at the start of a line, with an operator() before the
 // closing brace at the start of a line.

@@ -93,7 +93,8 @@ TEST_CASE("every kind of sample has its value, whatever chunks stand before", "[
   // from a writer into a pipe, which did not know the size
   CHECK(same_bits(load(chunk("fmt ", extensible) + "data" + std::string(4, '\xFF') + floats), expected));
   // from one that was stopped before it filled in the sizes; an empty chunk of a finished file is empty
-  write(path, "RIFF" + std::string(4, '\0') + "WAVE" + chunk("fmt ", extensible) + "data" + std::string(4, '\0') + floats);
+  const std::string nothing(4, '\0');
+  write(path, "RIFF" + nothing + "WAVE" + chunk("fmt ", extensible) + "data" + nothing + floats);
   CHECK(same_bits(io::load_wav(path).samples, expected));
   CHECK(load(chunk("fmt ", extensible) + chunk("data", "") + chunk("LIST", "more")).sizes() == Dims{2, 0});
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -17,8 +18,10 @@ namespace mantissa::test {
 
 class Golden {
  public:
-  explicit Golden(const std::string& stem) {
-    for (auto& [name, tensor] : io::load_safetensors(MANTISSA_SOURCE_DIR "/tests/golden/" + stem + ".safetensors").tensors) {
+  explicit Golden(const std::string& stem, Device device = cpu) : device_(device) {
+    // Where the program was not built (scripts/gpu_pack.sh) it runs in the folder of the sources.
+    const std::string root = std::filesystem::exists(MANTISSA_SOURCE_DIR) ? MANTISSA_SOURCE_DIR : ".";
+    for (auto& [name, tensor] : io::load_safetensors(root + "/tests/golden/" + stem + ".safetensors").tensors) {
       tensors_.emplace(name, tensor);
       cases_.insert(name.substr(0, name.find('/')));
     }
@@ -30,8 +33,10 @@ class Golden {
   }
   Tensor input(const std::string& name, Dtype dtype) const {
     const Tensor t = find(name);
-    return t.defined() && t.is_floating() ? t.to(dtype).clone() : t.defined() ? t.clone() : t;
+    if (!t.defined()) return t;
+    return (t.is_floating() ? t.to(dtype) : t).clone().to(device_);
   }
+  Device device() const { return device_; }  // of inputs
   // Name (without the prefix) and tensor of everything below a prefix.
   std::map<std::string, Tensor> below(const std::string& prefix) const {
     std::map<std::string, Tensor> found;
@@ -42,6 +47,7 @@ class Golden {
   const std::set<std::string>& cases() const { return cases_; }
 
  private:
+  Device device_;
   std::map<std::string, Tensor> tensors_;
   std::set<std::string> cases_;
 };
@@ -51,7 +57,7 @@ inline Tensor cotangent(const Tensor& y, std::int64_t k) {
   Tensor v = Tensor::allocate(y.sizes(), f64);
   double* p = v.data<double>();
   for (std::int64_t i = 0; i < v.numel(); ++i) p[i] = (static_cast<double>((7 * i + 3 * k) % 13) - 6.25) / 8;
-  return v.to(y.dtype());
+  return v.to(y.dtype()).to(y.device());
 }
 
 inline Tolerance golden_tolerance(Dtype dtype) { return dtype == f64 ? Tolerance{1e-9, 1e-9} : Tolerance{2e-4, 2e-4}; }
@@ -62,7 +68,7 @@ inline std::string golden_difference(const Tensor& got, const Tensor& expected, 
   if (!got.defined()) return "undefined";
   const Dtype dtype = expected.dtype() == f64 ? tested : expected.dtype();
   if (got.dtype() != dtype) return concat("dtype ", got, " instead of ", name_of(dtype));
-  if (!is_floating(dtype)) return difference(got, expected, {0, 0});
+  if (!is_floating(dtype)) return difference(got.to(cpu), expected, {0, 0});
   if (!(got.sizes() == expected.sizes())) return concat("shape ", got.sizes(), " instead of ", expected.sizes());
   const Tolerance t = golden_tolerance(dtype);
   const std::vector<double> a = got.detach().to_vector<double>(), b = expected.to_vector<double>();

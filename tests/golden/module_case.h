@@ -41,6 +41,7 @@ template <class M, class Call> void run_module(const Golden& golden, const char*
   tested.buffers = [] { return nn::NamedTensors{}; };
   if constexpr (nn::Module<M>) {
     nn::to(m, dtype);
+    nn::to(m, golden.device());
     nn::load_state_dict(m, golden_state(golden, name));
     tested.parameters = nn::named_parameters(m);
     tested.buffers = [&m] { return nn::named_buffers(m); };

@@ -1,0 +1,16 @@
+// Recurrent and attention modules on the CUDA device: results, gradients and buffers are PyTorch's, as on the CPU
+// (tests/golden_modules_test.cpp).
+#include "core/accelerator.h"
+#include "tests/golden/modules_sequence.h"
+#include "tests/golden/run_modules.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+
+TEST_CASE("recurrent and attention modules compute on the device what PyTorch does") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  run_modules("modules_sequence", sequence_cases, cuda);
+}
