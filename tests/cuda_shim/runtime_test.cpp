@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
 #include "core/host_reads.h"
@@ -227,18 +228,18 @@ TEST_CASE("after an error that the process cannot survive, the first report tell
 
 TEST_CASE("a kernel that needs more shared memory than the GPU has says how much, and work goes on") {
   cuda_shim::set_shared_limit(99 * 1024);  // sm_86, sm_89, sm_120
-  const NoGrad no_grad;
-  const auto attend = [](Dtype t) {
-    const Tensor x = ones({1, 1, 8, 256}, {.dtype = t, .device = cuda});
-    return scaled_dot_product_attention(x, x, x).to_vector<double>();
+  const auto gradient = [](Dtype t) {
+    const Tensor x = ones({1, 1, 8, 256}, {.dtype = t, .device = cuda, .requires_grad = true});
+    return grad({scaled_dot_product_attention(x, ones_like(x), ones_like(x)).sum()}, {x})[0].to_vector<double>();
   };
-  CHECK(attend(f32) == std::vector<double>(8 * 256, 1));  // in smaller tiles
-  CHECK_THAT(message_of([&] { attend(f64); }),
-             Contains("attention: a block of this kernel needs ") &&
+  const std::vector<double> expected(8 * 256, 0);
+  CHECK(gradient(f32) == expected);  // in smaller tiles
+  CHECK_THAT(message_of([&] { gradient(f64); }),
+             Contains("attention_dq: a block of this kernel needs ") &&
                  Contains(" KiB of shared memory, and cuda:0 has 99 KiB; f16 or bf16"));
   CHECK(on_cuda(1000).to_vector<float>() == std::vector<float>(1000, 0));
   cuda_shim::set_shared_limit(227 * 1024);
-  CHECK(attend(f64) == std::vector<double>(8 * 256, 1));
+  CHECK(gradient(f64) == expected);
 }
 
 TEST_CASE("reading a tensor counts as a host read; computing does not") {
