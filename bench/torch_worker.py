@@ -2,6 +2,7 @@
 """The PyTorch side of the benchmark: serves the requests of bench/protocol.py on standard input and output."""
 
 import argparse
+import gc
 import os
 import resource
 import sys
@@ -69,9 +70,10 @@ def main():
             }
         if what == "INIT":
             session = None
+            torch._dynamo.reset() if args.mode.startswith("compile") else None
+            gc.collect()  # a session is part of a cycle
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()  # several workers share the GPU
-            torch._dynamo.reset() if args.mode.startswith("compile") else None
             session = torch_session.Session(request["spec"], args.mode)
             return session.description()
         if session is None:

@@ -2,6 +2,7 @@
 with a fake reference and workers that cheat (tests/bench_test.py)."""
 
 import contextlib
+import math
 import os
 import random
 import time
@@ -117,9 +118,10 @@ class Training:
         answer = self.workers[side].ask("RUN", timeout, steps=count)
         quiet, share, switches = self.gate.verdict(answer["involuntary"])
         proofs.conserved(side, answer, self.step, indices, labels)
-        self.losses[side] += answer["losses"]
+        losses = [math.nan if loss is None else loss for loss in answer["losses"]]  # JSON has no NaN
+        self.losses[side] += losses
         self.loads.append((share, switches))
-        return answer["seconds"], quiet, answer["losses"]
+        return answer["seconds"], quiet, losses
 
     def warm(self):
         """The first step (which compiles), a few more, and from their time the length of a turn."""
@@ -209,6 +211,7 @@ class Training:
         worker, path = self.workers[side], self.file("final")
         worker.ask("DUMP", 120, path=path)
         own, other = worker.ask("EVAL", 300), self.reference.evaluate(precision_of(side), path)
+        own["loss"] = math.nan if own["loss"] is None else own["loss"]
         self.proven[side]["3"] = proofs.same_evaluation(side, own, other, precision_of(side))
 
     def compare_losses(self, side):

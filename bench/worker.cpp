@@ -316,6 +316,7 @@ json answer(const json& request, std::optional<Session>& session, Calls& calls) 
   if (what == "CALLS") return calls.run(request.at("count"));
   if (what == "INIT") {
     session.reset();
+    if (cuda_is_available()) empty_cache(cuda);  // several workers share the GPU
     session.emplace(request.at("spec"));
     return session->description();
   }

@@ -59,7 +59,7 @@ __global__ void attention_blind_kernel(AttentionProblem p) {
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= p.batch * p.heads * p.queries) return;
   float* lse = static_cast<float*>(p.lse) + row;
-  const bool blind = *lse < (hidden + least_shown) / 2;
+  const bool blind = *lse < hidden / 2 + least_shown / 2;  // their sum is no f32
   __syncwarp();
   if (!blind) return;
   const std::int64_t query = row % p.queries, head = row / p.queries % p.heads, batch = row / (p.queries * p.heads);

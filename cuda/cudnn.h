@@ -22,7 +22,7 @@ bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View&
 
 // The same for attention in f16 and bf16 whose weights may be rounded: computes y and lse, or with `backward`
 // everything that attention_backward does. A mask is passed as `bias`. Returns false for dropout, other dtypes, and
-// rows that are not 16-byte aligned. A query with every key masked gets an lse of about -3e38 and an undefined y.
+// rows that are not 16-byte aligned. A query with every key masked gets an lse of about -2e38 and an undefined y.
 bool run_cudnn_attention(const AttentionProblem& problem, const AttentionBias& bias, bool backward, Device device,
                          int plan);
 

@@ -39,8 +39,8 @@ sources() {  # everything that the compilers read for them
 build_stages=(machine unpack configure build_registry build resources)
 bench_stages=(bench_kernels "${main_workloads[@]/#/bench_}")
 sanitizer_stages=(sanitizer_memcheck sanitizer_racecheck sanitizer_initcheck sanitizer_synccheck)
-last_stages=(tuned_products bench_operators bench_f32)
-all_stages=("${build_stages[@]}" "${first_tests[@]}" "${bench_stages[@]}" "${alone_tests[@]}" "${sanitizer_stages[@]}"
+last_stages=(bench_operators bench_f32)
+all_stages=("${build_stages[@]}" "${first_tests[@]}" tuned "${bench_stages[@]}" "${alone_tests[@]}" "${sanitizer_stages[@]}"
             "${other_tests[@]}" "${last_stages[@]}")
 
 usage() { sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
@@ -550,10 +550,17 @@ await 0
 # A way to compute that hangs or loses the GPU would take the benchmarks with it: the tuner is told to leave it out.
 hangs() { [ "$(result_of "$1")" = "timed out" ] || grep -qs 'lost its GPU' "$report/$1.log"; }
 skipped=''
+# Ways chosen by timing, each held against the first: what training uses, and the first test of the library's other ways.
+tuned=matmul,linear,linear_act,feed_forward,conv2d,scaled_dot_product_attention
+fresh "$report/cuda.jsonl" "$bin/gpu_registry_test"
+program tuned gpu_registry_test && stage tuned 120 "$bin/gpu_registry_test" \
+  env MANTISSA_OP=$tuned MANTISSA_CACHE="$report" "$bin/gpu_registry_test"
+! hangs tuned || skipped=cudnn,cublaslt_epilogue
 # Of products the pairs of blocks are tested last: if the case before them has ended, it is they that hang.
 if hangs gpu_gemm_test; then
-  skipped=mma,hopper
-  ! grep -qs ' s: \[A51\]' "$report/gpu_gemm_test.log" || skipped=hopper_pair
+  own=mma,hopper
+  ! grep -qs ' s: \[A51\]' "$report/gpu_gemm_test.log" || own=hopper_pair
+  skipped=${skipped:+$skipped,}$own
 fi
 ! hangs gpu_attention_test || skipped=${skipped:+$skipped,}own
 if [ -n "$skipped" ] && [ -z "${MANTISSA_TUNER_SKIP:-}" ]; then
@@ -624,10 +631,6 @@ together "${other_tests[@]}"
 await 0
 
 # ---- what else there is to know ----
-# Products with ways chosen by timing, each held against the first: what training uses.
-fresh "$report/cuda.jsonl" "$bin/gpu_registry_test"
-program tuned_products gpu_registry_test && stage tuned_products 120 "$bin/gpu_registry_test" \
-  env MANTISSA_OP=matmul,linear,conv2d MANTISSA_CACHE="$report" "$bin/gpu_registry_test"
 beside_torch bench_operators 200 --parts operators
 beside_torch bench_f32 500 --precision f32 --seconds 15 --parts workloads
 write_report

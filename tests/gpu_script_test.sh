@@ -183,7 +183,7 @@ called '^driver .*--prepare --workload mlp128 cnn resnet512 gpt2 '
 [ -s "$repo/build/gpu/report/clocks.csv" ] || fail "the clocks were not written down"
 for tool in memcheck racecheck initcheck synccheck; do called "^compute-sanitizer --tool $tool"; done
 called '^gpu_registry_test  tuner=off operators=add,matmul,'
-called '^gpu_registry_test  tuner=on operators=matmul,linear,conv2d$'
+called '^gpu_registry_test  tuner=on operators=matmul,linear,linear_act,feed_forward,conv2d,scaled_dot_product_attention$'
 called '^gpu_kernels_bench '
 called '^resources . '
 for w in mlp128 cnn gpt2 resnet512; do
@@ -310,7 +310,7 @@ gpu 0 --only bench_mlp128
 # ---- what another program measured is not taken for this one's ----
 echo '# mended' >>"$repo/build/gpu/mantissa_bench"
 echo chosen | tee "$repo/build/gpu/cache/mantissa/cuda.jsonl" >"$repo/build/gpu/report/cuda.jsonl"
-gpu 0 --resume --only bench_mlp128 tuned_products
+gpu 0 --resume --only bench_mlp128 tuned
 called '^measured mlp128'
 [ ! -e "$repo/build/gpu/cache/mantissa/cuda.jsonl" ] || fail "the tuner goes on from choices among other kernels"
 [ -e "$repo/build/gpu/report/cuda.jsonl" ] || fail "choices of the same program were removed"
@@ -340,6 +340,10 @@ gpu 0 --only bench_kernels
 called '^gpu_kernels_bench .* skip=hopper_pair$'
 gpu 0 --only gpu_gemm_test bench_kernels
 called '^gpu_kernels_bench .*operators=all$'
+printf 'timed out\n120\n\n' >"$repo/build/gpu/report/stages/tuned"
+gpu 0 --only bench_kernels
+called '^gpu_kernels_bench .* skip=cudnn,cublaslt_epilogue$'
+gpu 0 --only tuned
 
 # ---- what does not build stops what needs it, and nothing else ----
 touch "$work/broken_gpu_data_test"

@@ -93,10 +93,12 @@ const CompiledKernel& compile(const std::string& text, const char* name, Device 
     check_driver(load(&loaded, code.data()), "a fused function");
     module = modules.emplace(key, loaded).first;
   }
-  const auto [kernel, first] = kernels.try_emplace({module->second, name});
-  if (first) {
+  auto kernel = kernels.find({module->second, name});
+  if (kernel == kernels.end()) {
     const CaptureRelaxed relaxed;  // it may load code
-    check_driver(get(&kernel->second.function, module->second, name), "a fused function");
+    CompiledKernel found;
+    check_driver(get(&found.function, module->second, name), "a fused function");
+    kernel = kernels.emplace(std::pair{module->second, name}, found).first;
   }
   return kernel->second;
 }

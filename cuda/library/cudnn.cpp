@@ -170,8 +170,7 @@ Problem& find_problem(const Key& key) {
   Problem made;
   try {
     made = make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.tf32);
-  } catch (const Refused&) {
-  }
+  } catch (const Refused& r) { report(r); }
   return problems.emplace(key, std::move(made)).first->second;
 }
 

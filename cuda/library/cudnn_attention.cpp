@@ -54,8 +54,7 @@ Problem& find_problem(const AttentionProblem& a, const AttentionBias& b, bool ba
   Problem made;
   try {
     made = make_attention(a, b, backward);
-  } catch (const Refused&) {
-  }
+  } catch (const Refused& r) { report(r); }
   return problems.emplace(key, std::move(made)).first->second;
 }
 

@@ -7,6 +7,8 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <map>
 #include <span>
 #include <utility>
@@ -30,6 +32,15 @@ inline bool is_aligned(std::span<void* const> pointers) {
 struct Refused { cudnnStatus_t status; };
 inline void require(cudnnStatus_t status) {
   if (status != CUDNN_STATUS_SUCCESS) throw Refused{status};
+}
+// That cuDNN does not support something (3xxx) is expected: there are other kernels. Anything else, as a part of the
+// library that cannot be loaded, would go unnoticed for the same reason: said on stderr, ten times at most.
+inline void report(const Refused& r) {
+  static std::atomic<int> reports{0};
+  if (static_cast<int>(r.status) / 1000 == 3 || reports.fetch_add(1) >= 10) return;
+  char text[256] = "";
+  cudnnGetLastErrorString(text, sizeof text);
+  std::fprintf(stderr, "mantissa: cuDNN: %s; another kernel is used: %s\n", cudnnGetErrorString(r.status), text);
 }
 
 class Descriptor {
@@ -138,7 +149,9 @@ inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeu
   if (count > 0) ask(count, &count, handles.data());
   for (std::int64_t i = 0; i < count; ++i) {
     Descriptor& config = configs[static_cast<std::size_t>(i)];
-    if (is_welcome(config, may_use_tensor_cores)) p.configs.push_back(std::move(config));
+    try {
+      if (is_welcome(config, may_use_tensor_cores)) p.configs.push_back(std::move(config));
+    } catch (const Refused& r) { report(r); }
   }
   p.keep.push_back(std::move(heuristic));
 }
@@ -158,8 +171,7 @@ inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> o
     if (p.configs.size() >= most_cudnn_plans) break;
     try {
       ask_for_engines(p, graph, mode, may_use_tensor_cores);
-    } catch (const Refused&) {  // no engine in this mode
-    }
+    } catch (const Refused& r) { report(r); }  // no engine in this mode
   }
   if (p.configs.size() > most_cudnn_plans) p.configs.resize(most_cudnn_plans);
   p.keep.push_back(std::move(graph));
@@ -181,8 +193,7 @@ inline Plan& find_plan(Problem& p, int index) {
     require(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                      &made.workspace));
     made.plan = std::move(plan);
-  } catch (const Refused&) {
-  }
+  } catch (const Refused& r) { report(r); }
   return p.plans.emplace(index, std::move(made)).first->second;
 }
 
@@ -204,6 +215,7 @@ inline bool run_plan(Problem& p, int index, std::span<void* const> pointers, std
     const CaptureRelaxed relaxed;  // it may load code
     require(cudnnBackendExecute(handle(), plan.plan.get(), pack.get()));
   } catch (const Refused& r) {
+    report(r);
     if (r.status >= CUDNN_STATUS_EXECUTION_FAILED && !is_capturing()) wait_for_stream();  // throws an earlier kernel's
     return false;
   }
