@@ -40,8 +40,7 @@ TEST_CASE("attention by cuDNN: masks, and queries that may look at nothing") {
   const Tensor some = random_tensor({2, 1, 9, 9}, 5, 0, 1) > 0.4, row = reshape(arange(9), {9, 1});
   const Tensor shown = logical_and(some, row != Tensor(4));  // query 4 sees nothing
   const Tensor low = full({}, -std::numeric_limits<double>::infinity()), zero = zeros({});
-  const Tensor masks[] = {{}, some, shown, where(shown, zero, low), where(shown, zero, full({}, -1e9)),
-                          where(shown, random_tensor({2, 1, 9, 9}, 6), low), where(shown, zero, full({}, -3e38))};
+  const Tensor masks[] = {{}, some, shown, where(shown, zero, low), where(shown, random_tensor({2, 1, 9, 9}, 6), low)};
   for (std::size_t k = 0; k < std::size(masks); ++k) {
     INFO("mask " << k);
     const Tensors found = attend(in, masks[k], cuda), expected = attend(in, masks[k], cpu);
@@ -49,7 +48,7 @@ TEST_CASE("attention by cuDNN: masks, and queries that may look at nothing") {
       INFO("result " << i);
       CHECK(difference(cast(found[i].to(cpu), f32), expected[i], {0.03, 0.03}) == "");
     }
-    if (k == 2 || k == 3 || k == 5) CHECK(equal(cast(found[0].to(cpu).select(2, 4), f32), zeros({2, 2, 16})));
+    if (k >= 2) CHECK(equal(cast(found[0].to(cpu).select(2, 4), f32), zeros({2, 2, 16})));
   }
   cuda_shim::stand_in_for_cudnn_attention(false);
 }
