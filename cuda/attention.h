@@ -45,7 +45,7 @@ struct AttentionProblem {
 };
 
 // A mask as values to add to the scores, for kernels that cannot read it by strides: contiguous f32 of these sizes, 1
-// in broadcast dimensions. -3e38 masks a key.
+// in broadcast dimensions. About -2e38 masks a key.
 struct AttentionBias {
   float* data = nullptr;
   std::int64_t sizes[4] = {1, 1, 1, 1};
