@@ -416,7 +416,7 @@ came_built() {
   fi
   find_libraries "$from"/gpu_gemm_test "$from"/libmantissa.so* 2>/dev/null
   lost=$(ldd "$from"/gpu_gemm_test "$from"/libmantissa.so* 2>&1 | grep -E 'not found|not a dynamic' | sort -u)
-  if [ -n "$lost" ] || ! lost=$("$from/gpu_gemm_test" --list-tests 2>&1); then
+  if [ -n "$lost" ] || ! lost=$("$from/gpu_gemm_test" --help 2>&1); then
     echo "the programs came built, but do not start here, and are built anew: $lost"
     return 1
   fi

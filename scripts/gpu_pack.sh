@@ -16,13 +16,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 packages=(libfmt-dev libfmt9 libdnnl-dev libdnnl2 ocl-icd-libopencl1 libturbojpeg0-dev libturbojpeg0 libpng-dev
           libpng16-16 libutf8proc-dev libutf8proc2 zlib1g-dev zlib1g nlohmann-json3-dev libxsimd-dev libcli11-dev catch2)
 
-out=build/gpu_pack most=64 build='' arch=90a data=()
+out=build/gpu_pack most=64 build='' gpu=90a data=()
 while [ $# -gt 0 ]; do
   case $1 in
     --out) out=$2 && shift 2 ;;
     --data) data+=("$2") && shift 2 ;;
     --programs) build=$2 && shift 2 ;;
-    --arch) arch=$2 && shift 2 ;;
+    --arch) gpu=$2 && shift 2 ;;
     --most) most=$2 && shift 2 ;;
     *) sed -n '2,12p' "${BASH_SOURCE[0]}" && exit 2 ;;
   esac
@@ -66,20 +66,21 @@ if [ -n "$build" ]; then
   mapfile -t programs < <(scripts/gpu.sh --programs)
   # They look for the libraries beside them as scripts/gpu.sh lays them out; by RPATH, which serves what those need too.
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DMANTISSA_CUDA=ON \
-    "-DCMAKE_CUDA_ARCHITECTURES=$arch" -DMANTISSA_TESTS=ON -DMANTISSA_BENCH=ON -DMANTISSA_SAMPLES=OFF -DMANTISSA_INSTALL=OFF \
+    "-DCMAKE_CUDA_ARCHITECTURES=$gpu" -DMANTISSA_TESTS=ON -DMANTISSA_BENCH=ON -DMANTISSA_SAMPLES=OFF -DMANTISSA_INSTALL=OFF \
     "-DCMAKE_BUILD_RPATH=\$ORIGIN;\$ORIGIN/../deps/lib;\$ORIGIN/../cuda" \
     -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--disable-new-dtags
   cmake --build "$build" --target "${programs[@]}"
   stage=$prefix/programs
   mkdir -p "$stage/ptxas"
   cp -p "${programs[@]/#/$build/}" "$stage/"
-  cp -p "$(readlink -f "$build/libmantissa.so")" "$stage/$(basename "$(echo "$build"/libmantissa.so.?)")"
+  soname=$(objdump -p "$build/libmantissa.so" | awk '$1 == "SONAME" { print $2 }')  # by which the programs ask for it
+  cp -p "$(readlink -f "$build/libmantissa.so")" "$stage/$soname"
   for program in "$stage"/*; do  # the time is what tells whether a program is another than before
     [ ! -f "$program" ] || strip --preserve-dates "$program"
   done
   (cd "$build/CMakeFiles/mantissa_cuda_objects.dir" && find . -name '*.ptxas' -exec cp --parents {} "$stage/ptxas/" \;)
   scripts/gpu.sh --sources >"$stage/sources"
-  echo "$arch" >"$stage/arch"
+  echo "$gpu" >"$stage/arch"
   echo "$(c++ --version | head -n 1), nvcc $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')" >"$stage/compilers"
   tar -C "$stage" --sort=name --owner=0 --group=0 -cf - . | xz -9 -T1 >"$out/programs.tar.xz"
 fi
