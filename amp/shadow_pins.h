@@ -3,8 +3,8 @@
 // dtype casts without a shadow.
 //
 // A replay changes weights without raising the versions of their storages. So it ends the validity of all shadows but
-// those that are current when the step ends, since its optimizer writes them, too, or nothing writes the weights. And it
-// raises the versions of the frozen weights that the step writes, such as a moving average's.
+// those that are current when the step ends, since its optimizer writes them, too, or nothing writes the weights. It
+// also raises the versions of the frozen weights that the step writes, such as a moving average's.
 #pragma once
 
 #include <cstdint>

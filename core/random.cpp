@@ -91,8 +91,8 @@ Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOpt
   constexpr std::int64_t word = std::int64_t{1} << 32, exact = std::int64_t{1} << 52;
   if (count <= word && low > -exact && low < exact)
     return draw(sizes, o, Distribution::integers, static_cast<double>(low), static_cast<double>(count));
-  // What 63 bits leave when divided by the number of values, as PyTorch does it with 64: of a number far below 2^63 every
-  // value is as likely.
+  // What 63 bits leave when divided by the number of values, as PyTorch does it with 64: of a number far below 2^63
+  // every value is as likely.
   const TensorOptions plain{.dtype = i64, .device = o.device};
   const auto number = [&](std::int64_t v) { return from_data(std::vector<std::int64_t>{v}, {}).to(o.device); };
   const Tensor upper = draw(sizes, plain, Distribution::integers, 0, 0x1p31),

@@ -1,5 +1,5 @@
-// Cumulative logsumexp and cumulative extremes along one dimension. One warp per line: it scans 32 elements at a time and
-// carries over the last result. Mirrors the kernels of the same names in core/cpu.
+// Cumulative logsumexp and cumulative extremes along one dimension. One warp per line: it scans 32 elements at a time
+// and carries over the last result. Mirrors the kernels of the same names in core/cpu.
 #include "core/kernel.h"
 #include "cuda/rows.cuh"
 

@@ -130,7 +130,7 @@ int compute_capability();  // 90 for sm_90
 inline constexpr std::size_t shared_of_every_kernel = 48 * 1024;  // bytes; more must be requested
 // Requests it once per kernel and device; the limit is never lowered.
 void allow_shared(const void* kernel, std::size_t bytes, const char* name);
-std::size_t most_shared();  // bytes that a block on this GPU can have: 227 KiB on Hopper, 99 KiB on sm_86, sm_89, sm_120
+std::size_t most_shared();  // bytes, of a block: 227 KiB on Hopper, 99 KiB on sm_86, sm_89 and sm_120
 // Called after every launch, with its status: throws if the launch failed, and waits if $MANTISSA_CUDA_SYNC is 1.
 void after_launch(const char* kernel, cudaError_t status);
 // Called after cuBLASLt or cuDNN has launched something: waits if $MANTISSA_CUDA_SYNC is 1.

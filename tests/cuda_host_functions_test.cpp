@@ -1,5 +1,5 @@
 // Functions that compute on the host, given tensors of the CUDA device: each copies them, or says in an error that it
-// takes none. (Under the shim the host cannot read device memory, so that a function that forgets to copy ends the test.)
+// takes none. (Under the shim the host cannot read device memory: a function that forgets to copy ends the test.)
 #include <filesystem>
 #include <functional>
 #include <sstream>
@@ -92,7 +92,8 @@ TEST_CASE("functions of the host take tensors of the device, or say that they do
          data::trivial_augment_wide_(i, d);
        }},
       {"linear_transformation", [&] {
-         (void)data::linear_transformation(images, random_tensor({192, 192}, 3).to(cuda), zeros({192}, {.device = cuda}));
+         const Tensor matrix = random_tensor({192, 192}, 3).to(cuda);
+         (void)data::linear_transformation(images, matrix, zeros({192}, {.device = cuda}));
        }},
       {"orthogonal_", [&] {
          nn::Linear net(8, 4);

@@ -1,6 +1,6 @@
-// Softmax and cross entropy over rows longer than a block holds in registers, reductions over columns, and what is split
-// among blocks because a few lines are long, on the CUDA device, compared with f64 on the CPU. (The registry's samples in
-// cuda_registry_test are short.)
+// Softmax and cross entropy over rows longer than a block holds in registers, reductions over columns, and what is
+// split among blocks because a few lines are long, on the CUDA device, compared with f64 on the CPU. (The registry's
+// samples in cuda_registry_test are short.)
 #include <algorithm>
 #include <functional>
 

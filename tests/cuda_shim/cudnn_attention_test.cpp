@@ -1,5 +1,5 @@
-// What surrounds attention by cuDNN (cuda/attention.cu): masks become finite numbers to add, and queries that may look at
-// nothing get zeros. Under the shim our own kernels stand in for cuDNN's and are given those numbers.
+// What surrounds attention by cuDNN (cuda/attention.cu): masks become finite numbers to add, and queries that may look
+// at nothing get zeros. Under the shim our own kernels stand in for cuDNN's and are given those numbers.
 #include <cstdlib>
 #include <iterator>
 #include <limits>

@@ -1,5 +1,5 @@
-// No cuDNN under the shim: convolutions are unfolded into products (cuda/conv.cu), attention has its own kernels. For what
-// surrounds cuDNN's attention (cuda/attention.cu) a test may have those kernels stand in for it.
+// No cuDNN under the shim: convolutions are unfolded into products (cuda/conv.cu), attention has its own kernels. For
+// what surrounds cuDNN's attention (cuda/attention.cu) a test may have those kernels stand in for it.
 #include "cuda/cudnn.h"
 
 #include "tests/cuda_shim/cudnn.h"
