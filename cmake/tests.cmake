@@ -1,5 +1,6 @@
 # One executable per tests/*_test.cpp, so that a change costs one compile and one short link, and one ctest entry each.
-# They link the object files, not the archive: an operator must be in the registry although nobody calls it.
+# They link a shared library of the object files (250 programs with all of it inside are minutes of linking and 10 GB),
+# not the archive: an operator must be in the registry although nobody calls it.
 mantissa_need(Catch2 catch2)
 
 find_program(MANTISSA_SH sh REQUIRED)
@@ -10,16 +11,24 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
   set(test_seconds 5400)  # ThreadSanitizer takes many times as long
 endif()
 
-add_custom_target(mantissa_tests)
-function(mantissa_test name source)  # further arguments: object files
-  mantissa_program(${name} ${source})
-  set(linked ${objects} ${ARGN})
-  if(BUILD_SHARED_LIBS AND name MATCHES "^gpu_")  # it has all of them, once: the programs travel (scripts/gpu_pack.sh)
-    set(linked mantissa)
-  endif()
-  target_link_libraries(${name} PRIVATE ${linked} ${link_deps} ${header_deps} Catch2::Catch2WithMain)
+function(mantissa_tested_library name)  # further arguments: object files
+  add_library(${name} SHARED ${objects} ${ARGN})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${name} PRIVATE ${link_deps})
+endfunction()
+mantissa_tested_library(mantissa_tested)
+
+function(mantissa_test_flags name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${name} PRIVATE MANTISSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+endfunction()
+
+add_custom_target(mantissa_tests)
+function(mantissa_test name source library)  # source: a file, or the objects of one that several tests share
+  mantissa_program(${name} ${source})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${name} PRIVATE ${library} ${ARGN} ${link_deps} ${header_deps} Catch2::Catch2WithMain)
+  mantissa_test_flags(${name})
   add_dependencies(mantissa_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   # Ways to compute are chosen by rule: timing would decide the last bits, and with them whether a test passes.
@@ -31,10 +40,10 @@ file(GLOB cuda_test_sources CONFIGURE_DEPENDS tests/cuda_*_test.cpp)
 list(REMOVE_ITEM test_sources ${cuda_test_sources} ${PROJECT_SOURCE_DIR}/tests/llama_model_test.cpp)
 foreach(source IN LISTS test_sources)
   cmake_path(GET source STEM name)
-  mantissa_test(${name} ${source})
+  mantissa_test(${name} ${source} mantissa_tested)
 endforeach()
 if(TARGET samples_common)
-  mantissa_test(llama_model_test tests/llama_model_test.cpp $<TARGET_OBJECTS:samples_common>)
+  mantissa_test(llama_model_test tests/llama_model_test.cpp mantissa_tested $<TARGET_OBJECTS:samples_common>)
 endif()
 # It counts instructions of operators, which the library compiles with -O2.
 target_compile_options(autocast_cost_test PRIVATE $<$<CONFIG:Release>:-O2>)
@@ -50,12 +59,42 @@ endforeach()
 # The CUDA backend on the CPU: cuda/*.cu compiled by the C++ compiler (tests/cuda_shim). tests/cuda_*_test.cpp run on it,
 # and as gpu_*_test on the GPU where one is compiled for; tests/cuda_shim/*_test.cpp test what only the shim can show.
 add_subdirectory(tests/cuda_shim)
-file(GLOB shim_test_sources CONFIGURE_DEPENDS tests/cuda_shim/*_test.cpp)
-foreach(source IN LISTS cuda_test_sources shim_test_sources)
-  cmake_path(GET source STEM name)
-  mantissa_test(${name} ${source} $<TARGET_OBJECTS:mantissa_cuda_shim>)
+mantissa_tested_library(mantissa_tested_on_shim $<TARGET_OBJECTS:mantissa_cuda_shim>)
+function(mantissa_shim_test name source)
+  mantissa_test(${name} ${source} mantissa_tested_on_shim)
   target_compile_definitions(${name} PRIVATE MANTISSA_CUDA_SHIM)
   target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
+endfunction()
+file(GLOB shim_test_sources CONFIGURE_DEPENDS tests/cuda_shim/*_test.cpp)
+foreach(source IN LISTS shim_test_sources)
+  cmake_path(GET source STEM name)
+  mantissa_shim_test(${name} ${source})
+endforeach()
+set(gpu_library mantissa)  # with BUILD_SHARED_LIBS it has all of it, once: the programs travel (scripts/gpu_pack.sh)
+if(MANTISSA_WITH_CUDA AND NOT BUILD_SHARED_LIBS)
+  set(gpu_library mantissa_tested_on_gpu)
+  mantissa_tested_library(${gpu_library} $<TARGET_OBJECTS:mantissa_cuda_objects>)
+endif()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_test_sources})  # which may begin to ask for the shim
+foreach(source IN LISTS cuda_test_sources)
+  cmake_path(GET source STEM name)
+  string(REGEX REPLACE "^cuda_" "gpu_" gpu_name "${name}")
+  file(STRINGS ${source} asks_for_the_shim REGEX "MANTISSA_CUDA_SHIM|\"cuda/(runtime|check)\\.h\"" LIMIT_COUNT 1)
+  if(NOT MANTISSA_WITH_CUDA)
+    mantissa_shim_test(${name} ${source})
+  elseif(asks_for_the_shim)
+    mantissa_shim_test(${name} ${source})
+    mantissa_test(${gpu_name} ${source} ${gpu_library})
+  else()  # it is compiled once
+    add_library(${name}_object OBJECT ${source})
+    mantissa_flags(${name}_object)
+    mantissa_test_flags(${name}_object)
+    mantissa_test(${name} $<TARGET_OBJECTS:${name}_object> mantissa_tested_on_shim)
+    mantissa_test(${gpu_name} $<TARGET_OBJECTS:${name}_object> ${gpu_library})
+  endif()
+  if(MANTISSA_WITH_CUDA)
+    set_tests_properties(${gpu_name} PROPERTIES LABELS gpu)
+  endif()
 endforeach()
 target_compile_options(machine_test PRIVATE -Wno-unknown-pragmas)  # it includes cuda/vec.cuh
 target_compile_options(hopper_twin_test PRIVATE -Wno-psabi)        # a tensor map as a parameter
@@ -82,9 +121,9 @@ target_include_directories(cuda_bench_check BEFORE PRIVATE ${PROJECT_SOURCE_DIR}
 add_test(NAME cuda_bench_check COMMAND cuda_bench_check --check)
 # The benchmark's worker on the shim's device: its step as it is, and as one graph.
 if(MANTISSA_BENCH)
-  add_executable(shim_mantissa_bench ${bench_sources} $<TARGET_OBJECTS:mantissa_cuda_shim>)
-  mantissa_flags(shim_mantissa_bench)
-  target_link_libraries(shim_mantissa_bench PRIVATE ${objects} ${link_deps} ${header_deps})
+  add_executable(shim_mantissa_bench $<TARGET_OBJECTS:mantissa_bench_objects>)
+  set_target_properties(shim_mantissa_bench PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(shim_mantissa_bench PRIVATE mantissa_tested_on_shim ${link_deps})
   add_test(NAME bench_cuda_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/bench_cuda_test.sh
            $<TARGET_FILE:shim_mantissa_bench>)
   set_tests_properties(bench_cuda_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 ENVIRONMENT MANTISSA_TUNER=off)
@@ -105,18 +144,12 @@ add_test(NAME cuda_kernels_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tes
 if(MANTISSA_WITH_CUDA)
   add_test(NAME cuda_resources_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/cuda_resources_test.sh
            ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/CMakeFiles/mantissa_cuda_objects.dir)
-  foreach(source IN LISTS cuda_test_sources)
-    cmake_path(GET source STEM name)
-    string(REGEX REPLACE "^cuda_" "gpu_" name "${name}")
-    mantissa_test(${name} ${source} $<TARGET_OBJECTS:mantissa_cuda_objects>)
-    set_tests_properties(${name} PROPERTIES LABELS gpu)
-  endforeach()
 endif()
 
 # jit::fuse compiles its kernels at run time: on the shim by the C++ compiler, into libraries that need the program's own symbols.
 set_target_properties(cuda_fuse_test PROPERTIES ENABLE_EXPORTS ON)
 if(MANTISSA_WITH_NVRTC)
-  mantissa_test(nvrtc_test tests/nvrtc/nvrtc_test.cpp)
+  mantissa_test(nvrtc_test tests/nvrtc/nvrtc_test.cpp mantissa_tested)
   target_sources(nvrtc_test PRIVATE cuda/fused_text.cpp cuda/library/nvrtc.cpp)
   target_compile_definitions(nvrtc_test PRIVATE MANTISSA_HAS_NVRTC)
   target_include_directories(nvrtc_test PRIVATE ${PROJECT_BINARY_DIR}/device_headers ${NVRTC_INCLUDE_DIR})

@@ -1,3 +1,5 @@
+#include "ops/apply.h"
+
 #include "core/packed_weights.h"
 #include "ops/compose.h"
 

@@ -1,10 +1,11 @@
 // dropout: zeroes elements with probability p and scales the rest by 1 / (1 - p). No mask is stored: element i (in the
 // logical order of the shape, [N, C, H, W] for images in any layout) uses random counter (offset + i / 4), so backward
 // is the same call on the gradient.
+#include "ops/dropout.h"
+
 #include "core/ops.h"
 #include "core/random.h"
 #include "ops/apply.h"
-#include "ops/dropout.h"
 #include "ops/registry.h"
 
 namespace mantissa {

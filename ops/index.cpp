@@ -1,11 +1,12 @@
 // Operators that select elements by index: gather, scatter_add, embedding. Indices are i64; the kernels that read them
 // check their range and read nothing outside. Gradients are accumulated in a fixed order; an embedding table's is
 // written directly into the parameter's gradient (autograd/place.h).
+#include "ops/index.h"
+
 #include "autograd/place.h"
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/at_least_1d.h"
-#include "ops/index.h"
 #include "ops/registry.h"
 
 namespace mantissa {

@@ -1,11 +1,12 @@
 // Losses. cross_entropy fuses log_softmax with the negative log-likelihood: it saves two numbers per row instead of the
 // log-probabilities, and its gradient is one pass over the logits, whose memory it reuses if nothing else holds them.
 // f16 and bf16 logits are read without a cast.
+#include "ops/loss.h"
+
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/floating.h"
-#include "ops/loss.h"
 #include "ops/registry.h"
 
 namespace mantissa {

@@ -1,8 +1,9 @@
 // layer_norm, and rms_norm (Zhang and Sennrich, 2019), which does not subtract the mean. The first result is the
 // normalized tensor; the others are the mean and 1 / standard deviation, kept for backward in the dtype that the kernel
 // computes in.
-#include "core/norm.h"
 #include "ops/norm.h"
+
+#include "core/norm.h"
 
 namespace mantissa {
 

@@ -32,6 +32,7 @@ CHEATS = {
     "gradients": 7,  # has other gradients than it trains with
 }
 RATE, FEATURES = 0.1, 4
+SECONDS_PER_STEP = 2e-4  # said, not measured: however busy the machine is, turns have the same number of steps
 
 
 def mapped(spec, kind):
@@ -89,7 +90,7 @@ class Model:
         return self.pass_over(self.rows(step))[1]
 
     def run(self, count):
-        losses, labels, begin, first = [], [], time.perf_counter(), self.step
+        losses, labels, first = [], [], self.step
         done = count // 2 if self.cheat == "skip" and count > 1 else count
         for _ in range(done):
             loss, g = self.pass_over(self.rows(self.step))
@@ -98,7 +99,7 @@ class Model:
             if not (self.cheat == "late" and first > 50 and self.step % 2):
                 self.w = array.array("f", (a - self.rate * b for a, b in zip(self.w, g)))
             self.step += 1
-        seconds = time.perf_counter() - begin
+        seconds = count * SECONDS_PER_STEP
         indices = [sum(self.data.indices(s)) for s in range(first, first + done)]
         found = {"seconds": seconds, "losses": losses, "labels": labels, "indices": indices, "step": self.step}
         return dict(found, cpu=0.0, involuntary=0)

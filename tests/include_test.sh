@@ -1,7 +1,8 @@
 #!/bin/sh
 # Checks the house rules of includes: include_test.sh SOURCE COMPILER [FLAGS...]
 # 1. a folder includes only folders below it (docs/design.md); 2. public headers need no third-party header, but
-# core/format.h fmt's; 3. every public header compiles on its own; 4. prints what the umbrella header costs.
+# core/format.h fmt's; 3. every public header compiles on its own: x.cpp includes x.h before all else, so the build has shown
+# it, and only those without a .cpp are compiled here; all of them give no warning; 4. prints what the umbrella header costs.
 set -eu
 source=$1
 shift
@@ -52,9 +53,22 @@ if grep -nE "^ *#include [<\"]($third_party)" $headers | grep -v '^core/format\.
   complain "public headers must not include third-party headers or the umbrella"
 fi
 
-# "$@" is the compiler with its flags; $1 inside the small shell is the header.
+alone=
+for header in $headers; do
+  file=${header%.h}.cpp
+  if [ ! -e "$file" ]; then
+    alone="$alone $header"
+  elif [ "$(grep -m 1 '^#include' "$file")" != "#include \"$header\"" ]; then
+    complain "$file: its first #include must be \"$header\", which shows that the header needs no other"
+  fi
+done
+
+# "$@" is the compiler with its flags; $0 inside the small shell is the header.
 compile_alone='header=$0; printf "#include \"%s\"\n" "$header" | "$@" -x c++ -fsyntax-only - || { echo "$header does not compile on its own"; exit 1; }'
-if ! printf '%s\n' $headers | xargs -P "$(nproc)" -I '{}' sh -c "$compile_alone" '{}' "$@" -std=c++20 -I. -Wall -Wextra -Werror; then
+if ! printf '%s\n' $alone | xargs -P "$(nproc)" -I '{}' sh -c "$compile_alone" '{}' "$@" -std=c++20 -I. -Wall -Wextra -Werror; then
+  failures=$((failures + 1))
+fi
+if ! printf '#include "%s"\n' $headers | "$@" -std=c++20 -I. -Wall -Wextra -Werror -x c++ -fsyntax-only -; then
   failures=$((failures + 1))
 fi
 

@@ -1,5 +1,5 @@
-// What the shim knows of a kernel from its address: the program's own symbol table names it and the static variables in
-// it, which are its shared memory, and cuda/kernel_resources.txt has its registers.
+// What the shim knows of a kernel from its address: the symbol table of the program, or of the library that the shim is
+// in, names it and the static variables in it, which are its shared memory; cuda/kernel_resources.txt has registers.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -12,6 +12,7 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
 
 #include "tests/cuda_shim/shim.h"
 
@@ -23,22 +24,32 @@ struct Symbol {
   std::size_t bytes = 0;
 };
 struct Symbols {
-  std::string file;  // the program, whose bytes hold the names
+  std::string file;  // the program or library, whose bytes hold the names
   struct Function { std::string_view name, file; };
   std::map<char*, Function> functions;
   std::map<std::string_view, Symbol> locals;  // variables in functions, by mangled name: _ZZ<function>E<variable>
 };
 
-Symbols read_symbols() {
+constexpr const char* program = "/proc/self/exe";
+
+struct Loaded {  // what an address is in
+  std::string path;
+  char* base = nullptr;
+};
+Loaded loaded_at(const void* address) {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr) return {};
+  return {*map->l_name != '\0' ? map->l_name : program, reinterpret_cast<char*>(map->l_addr)};
+}
+
+Symbols read_symbols(const std::string& path, char* base) {
   Symbols s;
-  std::ifstream in("/proc/self/exe", std::ios::binary);
+  std::ifstream in(path, std::ios::binary);
   s.file.assign(std::istreambuf_iterator<char>(in), {});
-  if (s.file.size() < sizeof(Elf64_Ehdr)) throw std::runtime_error("cuda_shim: cannot read /proc/self/exe");
+  if (s.file.size() < sizeof(Elf64_Ehdr)) throw std::runtime_error("cuda_shim: cannot read " + path);
   const auto* elf = reinterpret_cast<const Elf64_Ehdr*>(s.file.data());
   const auto* sections = reinterpret_cast<const Elf64_Shdr*>(s.file.data() + elf->e_shoff);
-  Dl_info here{};
-  dladdr(reinterpret_cast<const void*>(&kernel_at), &here);
-  char* base = elf->e_type == ET_DYN ? static_cast<char*>(here.dli_fbase) : nullptr;
   for (int i = 0; i < elf->e_shnum; ++i) {
     if (sections[i].sh_type != SHT_SYMTAB) continue;
     const auto* symbols = reinterpret_cast<const Elf64_Sym*>(s.file.data() + sections[i].sh_offset);
@@ -56,7 +67,7 @@ Symbols read_symbols() {
     }
   }
   if (s.functions.empty())
-    throw std::runtime_error("cuda_shim: this program has no symbol table, which the shim needs");
+    throw std::runtime_error("cuda_shim: " + path + " has no symbol table, which the shim needs");
   return s;
 }
 
@@ -95,11 +106,12 @@ std::map<std::string, unsigned> read_registers() {
 
 }  // namespace
 
-// Of a kernel compiled at run time, which is in a library of its own; null for the program's.
+// Of a kernel compiled at run time, which is in a library of its own; null for all others.
 const char* name_in_library(const void* function) {
-  Dl_info here, there;
-  const bool found = dladdr(reinterpret_cast<const void*>(&kernel_at), &here) != 0 && dladdr(function, &there) != 0;
-  return found && here.dli_fbase != there.dli_fbase ? there.dli_sname : nullptr;
+  const std::string path = loaded_at(function).path, shim = loaded_at(reinterpret_cast<const void*>(&kernel_at)).path;
+  if (path.empty() || path == program || path == shim) return nullptr;
+  Dl_info info;
+  return dladdr(function, &info) != 0 ? info.dli_sname : nullptr;
 }
 
 const Kernel& kernel_at(const void* function) {
@@ -107,13 +119,17 @@ const Kernel& kernel_at(const void* function) {
   static auto& known = *new std::map<const void*, Kernel>;  // never destroyed: late work may run at exit
   const std::lock_guard lock(mutex);
   if (const auto at = known.find(function); at != known.end()) return at->second;
-  static const Symbols& symbols = *new Symbols(read_symbols());
+  static auto& read = *new std::map<std::string, Symbols>;
   static const auto& registers = *new std::map<std::string, unsigned>(read_registers());
   Kernel kernel;
   if (const char* loaded = name_in_library(function)) {
     kernel.name = loaded;
     return known.emplace(function, std::move(kernel)).first->second;
   }
+  const Loaded in = loaded_at(function);
+  auto of = read.find(in.path);
+  if (of == read.end()) of = read.emplace(in.path, read_symbols(in.path, in.base)).first;
+  const Symbols& symbols = of->second;
   const auto symbol = symbols.functions.find(static_cast<char*>(const_cast<void*>(function)));
   if (symbol == symbols.functions.end())
     throw std::runtime_error("cuda_shim: a kernel that the symbol table does not list");
