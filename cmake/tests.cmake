@@ -12,7 +12,7 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
 endif()
 
 function(mantissa_tested_library name)  # further arguments: object files
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")  # a header's variable, in program and library, would be two to a sanitizer
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")  # sanitizers have been run on programs with all of it inside, and only so
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE ${objects} ${ARGN})
     return()
@@ -85,19 +85,15 @@ foreach(source IN LISTS cuda_test_sources)
   cmake_path(GET source STEM name)
   string(REGEX REPLACE "^cuda_" "gpu_" gpu_name "${name}")
   file(STRINGS ${source} asks_for_the_shim REGEX "MANTISSA_CUDA_SHIM|\"cuda/(runtime|check)\\.h\"" LIMIT_COUNT 1)
-  if(NOT MANTISSA_WITH_CUDA)
-    mantissa_shim_test(${name} ${source})
-  elseif(asks_for_the_shim)
-    mantissa_shim_test(${name} ${source})
-    mantissa_test(${gpu_name} ${source} ${gpu_library})
-  else()  # it is compiled once
+  if(NOT asks_for_the_shim)  # it is compiled once; the CUDA runtime's own header would not link with the shim
     add_library(${name}_object OBJECT ${source})
     mantissa_flags(${name}_object)
     mantissa_test_flags(${name}_object)
-    mantissa_test(${name} $<TARGET_OBJECTS:${name}_object> mantissa_tested_on_shim)
-    mantissa_test(${gpu_name} $<TARGET_OBJECTS:${name}_object> ${gpu_library})
+    set(source $<TARGET_OBJECTS:${name}_object>)
   endif()
+  mantissa_shim_test(${name} ${source})
   if(MANTISSA_WITH_CUDA)
+    mantissa_test(${gpu_name} ${source} ${gpu_library})
     set_tests_properties(${gpu_name} PROPERTIES LABELS gpu)
   endif()
 endforeach()

@@ -32,15 +32,16 @@ struct Symbols {
 
 constexpr const char* program = "/proc/self/exe";
 
-struct Loaded {  // what an address is in
-  std::string path;
-  char* base = nullptr;
+struct Place {  // where an address is
+  std::string path;              // of the program or library
+  char* base = nullptr;          // where that is loaded
+  const char* symbol = nullptr;  // the exported name of the address, if it has one
 };
-Loaded loaded_at(const void* address) {
+Place place_of(const void* address) {
   Dl_info info;
   link_map* map = nullptr;
   if (dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr) return {};
-  return {*map->l_name != '\0' ? map->l_name : program, reinterpret_cast<char*>(map->l_addr)};
+  return {*map->l_name != '\0' ? map->l_name : program, reinterpret_cast<char*>(map->l_addr), info.dli_sname};
 }
 
 Symbols read_symbols(const std::string& path, char* base) {
@@ -106,30 +107,23 @@ std::map<std::string, unsigned> read_registers() {
 
 }  // namespace
 
-// Of a kernel compiled at run time, which is in a library of its own; null for all others.
-const char* name_in_library(const void* function) {
-  const std::string path = loaded_at(function).path, shim = loaded_at(reinterpret_cast<const void*>(&kernel_at)).path;
-  if (path.empty() || path == program || path == shim) return nullptr;
-  Dl_info info;
-  return dladdr(function, &info) != 0 ? info.dli_sname : nullptr;
-}
-
 const Kernel& kernel_at(const void* function) {
   static std::mutex mutex;
   static auto& known = *new std::map<const void*, Kernel>;  // never destroyed: late work may run at exit
   const std::lock_guard lock(mutex);
   if (const auto at = known.find(function); at != known.end()) return at->second;
-  static auto& read = *new std::map<std::string, Symbols>;
+  static auto& symbols_in = *new std::map<std::string, Symbols>;  // by path
   static const auto& registers = *new std::map<std::string, unsigned>(read_registers());
   Kernel kernel;
-  if (const char* loaded = name_in_library(function)) {
-    kernel.name = loaded;
+  const Place place = place_of(function);
+  const std::string shim = place_of(reinterpret_cast<const void*>(&kernel_at)).path;
+  if (place.symbol != nullptr && place.path != program && place.path != shim) {  // compiled at run time
+    kernel.name = place.symbol;
     return known.emplace(function, std::move(kernel)).first->second;
   }
-  const Loaded in = loaded_at(function);
-  auto of = read.find(in.path);
-  if (of == read.end()) of = read.emplace(in.path, read_symbols(in.path, in.base)).first;
-  const Symbols& symbols = of->second;
+  auto read = symbols_in.find(place.path);
+  if (read == symbols_in.end()) read = symbols_in.emplace(place.path, read_symbols(place.path, place.base)).first;
+  const Symbols& symbols = read->second;
   const auto symbol = symbols.functions.find(static_cast<char*>(const_cast<void*>(function)));
   if (symbol == symbols.functions.end())
     throw std::runtime_error("cuda_shim: a kernel that the symbol table does not list");
