@@ -1,5 +1,5 @@
-// Decompositions of batches of dense matrices on the CPU, in f32 and f64, used by the operators of core/ops_matrix.h.
-// (On CUDA those are compositions of other operators.) Textbook algorithms, blocked, based on our own products:
+// Decompositions of batches of dense matrices on the CPU, in f32 and f64, used by the operators of core/ops_matrix.h,
+// also for matrices on a GPU (ops/triangular.h). Textbook algorithms, blocked, based on our own products:
 // core/cpu/matrix*.cpp. Views may have any strides.
 #pragma once
 

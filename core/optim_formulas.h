@@ -387,10 +387,30 @@ struct LAMB {
   }
 };
 
+// Averages of weights (optim/ema.h): p is the average, g the weight's present value. The first update takes it as it
+// is.
+struct WeightAverage {
+  static constexpr int states = 0;
+  double decay = 0;  // below 0: the plain mean of all values
+
+  template <class C> struct Update {
+    C fresh;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T*) const {
+      T change = g - p;
+      p = fresh < C(0.5) ? p + T(fresh) * change : g - change * T(C(1) - fresh);  // as lerp: exactly g for fresh = 1
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t step) const {
+    const double n = static_cast<double>(step);
+    return {C(step == 1 ? 1 : decay < 0 ? 1 / n : 1 - decay)};
+  }
+};
+
 // Updates that take one pass over the elements; LAMB, which needs norms first, has its own kernel.
 using OnePass =
     List<Sgd, SgdMomentum, Adam<false>, Adam<true>, RMSprop<false, false>, RMSprop<true, false>, RMSprop<false, true>,
-         RMSprop<true, true>, Adagrad, Adadelta, Adamax, NAdam, RAdam, Lion, ASGD, Rprop>;
+         RMSprop<true, true>, Adagrad, Adadelta, Adamax, NAdam, RAdam, Lion, ASGD, Rprop,
+         WeightAverage>;
 template <class F> inline constexpr int number_of = index_in<F>(OnePass{});
 template <> inline constexpr int number_of<LAMB> = OnePass::size;
 template <class F> inline constexpr int hyper_count = static_cast<int>(sizeof(F) / sizeof(double));

@@ -1,5 +1,5 @@
-// Shared by the row normalizations (layer norm and RMS norm in cuda/norm.cu, group norm in cuda/group_norm.cu): the
-// statistics of a row, and the second stage of the gradients of weight and bias.
+// Shared by the row normalizations (layer norm and RMS norm in cuda/norm.cu and norm_backward.cu, group norm in
+// cuda/group_norm.cu): the statistics of a row, and the second stage of the gradients of weight and bias.
 #pragma once
 
 #include "cuda/rows.cuh"

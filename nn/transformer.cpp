@@ -160,8 +160,8 @@ TransformerDecoder TransformerDecoder::clone() const {
 }
 
 Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, Layers count, const TransformerOptions& o)
-    : encoder(TransformerEncoderLayer(d_model, nhead, o), count.encoder, norm_for(d_model, o)),
-      decoder(TransformerDecoderLayer(d_model, nhead, o), count.decoder, norm_for(d_model, o)) {
+    : encoder(TransformerEncoderLayer(d_model, nhead, o), count.num_encoder_layers, norm_for(d_model, o)),
+      decoder(TransformerDecoderLayer(d_model, nhead, o), count.num_decoder_layers, norm_for(d_model, o)) {
   for (const Tensor& p : parameters(*this)) if (p.dim() > 1) init::xavier_uniform_(p);
 }
 Tensor Transformer::operator()(const Tensor& src, const Tensor& tgt, const Call& call) const {

@@ -136,7 +136,7 @@ struct TransformerDecoder {
 
 // Encoder and decoder, each with a final norm; weights are initialised with xavier_uniform_.
 struct Transformer {
-  struct Layers { int encoder = 6, decoder = 6; };
+  struct Layers { int num_encoder_layers = 6, num_decoder_layers = 6; };
   struct Call {
     Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};
     Tensor src_key_padding_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};

@@ -1,5 +1,5 @@
-// Cholesky decomposition and the solvers that use it: cholesky, cholesky_solve, cholesky_inverse. A kernel on the CPU;
-// on other devices composed of operators, column by column, on whole batches. Gradient: Murray, "Differentiation of the
+// Cholesky decomposition and the solvers that use it: cholesky, cholesky_solve, cholesky_inverse. A kernel on the host;
+// exported to ONNX composed of operators, column by column, on whole batches. Gradient: Murray, "Differentiation of the
 // Cholesky decomposition", 2016. Read first: ops/linalg_solve.cpp.
 #include <vector>
 
@@ -8,6 +8,7 @@
 #include "core/profile.h"
 #include "core/recording.h"
 #include "ops/function.h"
+#include "ops/onnx_trace.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
 
@@ -30,7 +31,7 @@ Tensor lower_factor(const Tensor& a) {
 
 Tensor by_kernel(const Tensor& a) {
   const ProfileRange range(ProfileKind::op, "cholesky", &a);
-  const Tensor factor = linalg::own_batch(a);
+  const Tensor factor = linalg::own_batch(linalg::on_host(a));
   std::vector<std::int64_t> wrong(static_cast<std::size_t>(factor.size(0)));
   kernels::dense_cholesky(cpu, factor.view(), wrong.data());
   for (std::size_t item = 0; item < wrong.size(); ++item) {
@@ -39,7 +40,7 @@ Tensor by_kernel(const Tensor& a) {
     fail("cholesky: ", which, " is not positive definite: ", a, ", from row ", wrong[item],
          "; add a small multiple of eye()");
   }
-  return factor;
+  return factor.to(a.device());
 }
 
 struct Cholesky {
@@ -48,8 +49,8 @@ struct Cholesky {
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
     check_may_read(name, a, "it looks for matrices that are not positive definite");
-    const Tensor factor = linalg::has_kernels(a) ? by_kernel(a) : lower_factor(linalg::as_batch(a));
-    check(linalg::has_kernels(a) || all(diagonal(factor, 0, 1, 2) > 0.0).item<bool>(),
+    const Tensor factor = is_traced(a) ? lower_factor(linalg::as_batch(a)) : by_kernel(a);
+    check(!is_traced(a) || all(diagonal(factor, 0, 1, 2) > 0.0).item<bool>(),
           "cholesky: the matrix, or one of them, is not positive definite: ", a, "; add a small multiple of eye()");
     const Tensor y = reshape(factor, a.sizes());
     saved.save({a, y});

@@ -1,4 +1,4 @@
-// Eigenvalues and eigenvectors of general real matrices: eig, eigvals. A CPU kernel; complex numbers are pairs
+// Eigenvalues and eigenvectors of general real matrices: eig, eigvals. A kernel on the host; complex numbers are pairs
 // (core/ops_complex.h). For gradients a complex matrix becomes a real one of twice the size, [[re, -im], [im, re]].
 #include <memory>
 

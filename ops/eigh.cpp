@@ -1,13 +1,12 @@
-// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh. A kernel on the CPU. Elsewhere: a symmetric
-// matrix plus twice its norm times the identity is positive definite and well conditioned, so its singular values
-// (ops/svd.cpp) minus that shift are the eigenvalues, and its singular vectors the eigenvectors. Rounding errors are
-// relative to the norm.
+// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh, by a kernel on the host.
 #include <memory>
 
 #include "core/decompose.h"
 #include "core/ops_matrix.h"
 #include "core/profile.h"
+#include "core/recording.h"
 #include "ops/function.h"
+#include "ops/onnx_trace.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
 
@@ -15,16 +14,18 @@ namespace mantissa {
 namespace {
 
 // For a batch [B, n, n]. Without `wanted`, vectors are undefined.
-EighResult by_kernel(const char* name, const Tensor& a, bool wanted) {
+EighResult decompose(const char* name, const Tensor& a, bool wanted) {
+  check_may_look(name, a);
+  check_may_read(name, a, "it is computed on the host");
   const ProfileRange range(ProfileKind::op, name, &a);
   const std::int64_t batch = a.size(0), n = a.size(1);
-  const Tensor work = linalg::own_batch(a), values = empty({batch, n}, {.dtype = f64});
+  const Tensor work = linalg::own_batch(linalg::on_host(a)), values = empty({batch, n}, {.dtype = f64});
   const Tensor vectors_t = wanted ? empty(work.sizes(), {.dtype = a.dtype()}) : Tensor();
   const auto good = std::make_unique<bool[]>(static_cast<std::size_t>(batch));
   kernels::dense_eigh(cpu, work.view(), values.view(), wanted ? vectors_t.view() : View{}, good.get());
   for (std::int64_t item = 0; item < batch; ++item)
     check(good[static_cast<std::size_t>(item)], name, ": the steps do not converge for matrix ", item, " of ", a);
-  return {values.to(a.dtype()), wanted ? transpose(vectors_t) : Tensor()};
+  return {values.to(a.dtype()).to(a.device()), wanted ? transpose(vectors_t.to(a.device())) : Tensor()};
 }
 
 // Values and vectors concatenated in one row per matrix, returned as a single result: [B, n + n n].
@@ -36,16 +37,8 @@ struct Eigh {
   }
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
-    if (linalg::has_kernels(a)) {
-      const EighResult r = by_kernel(name, a, true);
-      const Tensor y = cat({r.values, flatten(contiguous(r.vectors), 1)}, 1);
-      saved.save({a, y});
-      return y;
-    }
-    const Tensor symmetric = tril(a) + transpose(tril(a, -1)), shift = 2.0 * norm(symmetric, 2, {1, 2}, true);
-    const SvdResult r = svd(symmetric + shift * linalg::identity(a, a.size(-1)));
-    const Tensor values = flip(r.s, {1}) - squeeze(shift, 2), vectors = flip(transpose(r.vh), {2});
-    const Tensor y = cat({values, flatten(contiguous(vectors), 1)}, 1);
+    const EighResult r = decompose(name, a, true);
+    const Tensor y = cat({r.values, flatten(contiguous(r.vectors), 1)}, 1);
     saved.save({a, y});
     return y;
   }
@@ -65,7 +58,7 @@ struct Eigvalsh {
   bool with_vectors = true;  // needed for a gradient
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
-    const EighResult r = linalg::has_kernels(a) ? by_kernel(name, a, with_vectors) : eigh(a);
+    const EighResult r = decompose(name, a, with_vectors);
     if (with_vectors) saved.save({a, r.vectors});
     return r.values;
   }

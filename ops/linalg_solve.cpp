@@ -1,7 +1,7 @@
 // Systems of linear equations: solve, inv, det, slogdet, logdet, solve_triangular, tensorinv, tensorsolve. Gaussian
-// elimination with partial pivoting and substitution: by the kernels of core/decompose.h on the CPU, elsewhere composed
-// of a few operators per row on whole batches, which suits matrices of some dozens of rows. Gradients use the matrix
-// identities (Giles, 2008), not the elimination. Next: ops/cholesky.cpp.
+// elimination with partial pivoting and substitution: by the kernels of core/decompose.h, or composed of a few
+// operators per row on whole batches (ops/triangular.h says when). Gradients use the matrix identities (Giles, 2008),
+// not the elimination. Next: ops/cholesky.cpp.
 #include <cmath>
 
 #include "core/decompose.h"
@@ -27,6 +27,8 @@ Tensor as_batch(const Tensor& x) {
   return contiguous(reshape(x, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)}));
 }
 bool has_kernels(const Tensor& a) { return a.device().is_cpu() && !is_traced(a); }
+Tensor on_host(const Tensor& a) { return is_traced(a) || is_recording(a.device()) ? a : a.detach().to(cpu); }
+Tensor on_host_if_large(const Tensor& a, std::int64_t rows) { return rows > 32 ? on_host(a) : a; }
 Tensor own_batch(const Tensor& x) {
   const Tensor y = empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
   Tensor(y).copy_(x);
@@ -45,14 +47,15 @@ Dims batch_and(const Tensor& a, std::initializer_list<std::int64_t> last) {
 Tensor identity(const Tensor& like, std::int64_t n) { return eye(n, {.dtype = like.dtype(), .device = like.device()}); }
 
 Tensor substitute(const Tensor& triangle, const Tensor& right, bool upper) {
-  if (has_kernels(triangle) && has_kernels(right)) {
+  const std::int64_t n = triangle.size(-1);
+  const Tensor host_t = on_host_if_large(triangle, n), host_right = on_host_if_large(right, n);
+  if (has_kernels(host_t) && has_kernels(host_right)) {
     const ProfileRange range(ProfileKind::op, "solve_triangular", &right);
-    const Tensor x = own_batch(right);
-    kernels::dense_solve(cpu, batch_view(triangle).view(), x.view(), upper ? Triangle::upper : Triangle::lower);
-    return reshape(x, right.sizes());
+    const Tensor x = own_batch(host_right);
+    kernels::dense_solve(cpu, batch_view(host_t).view(), x.view(), upper ? Triangle::upper : Triangle::lower);
+    return reshape(x, right.sizes()).to(right.device());
   }
   const Tensor t = as_batch(triangle), x = as_batch(right).clone();
-  const std::int64_t n = t.size(1);
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t k = upper ? n - 1 - i : i, begin = upper ? k + 1 : 0, end = upper ? n : k;
     const Tensor coefficients = slice(t, 1, k, k + 1);
@@ -73,7 +76,7 @@ using linalg::check_precise;
 using linalg::check_square;
 
 // The elimination of a [B, n, n] and b [B, n, m]: the factors of a; b with its rows permuted and multiplied by L^-1;
-// and the sign of the row permutation [B], if elimination by operators computed it.
+// and the sign of the row permutation [B].
 struct Eliminated : linalg::Factors {
   Tensor right, sign;
   Tensor diagonal() const { return mantissa::diagonal(lu, 0, 1, 2); }  // U's, [B, n]
@@ -98,23 +101,12 @@ Eliminated eliminate(const Tensor& a, const Tensor& b) {
   }
   return {{contiguous(slice(m, 2, 0, n)), pivots}, contiguous(slice(m, 2, n)), sign};
 }
-// The same for a [B, n, n] without b, by the kernel where available.
-Eliminated eliminate(const char* name, const Tensor& a) {
-  if (!linalg::has_kernels(a))
-    return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
-  const ProfileRange range(ProfileKind::op, name, &a);
-  const Tensor lu = linalg::own_batch(a), pivots = empty({a.size(0), a.size(1)}, {.dtype = i64});
-  kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
-  Tensor(pivots).add_(1.0);
-  return {{lu, pivots}, Tensor(), Tensor()};
-}
-// The sign of the row permutation [B].
-Tensor sign_of(const Eliminated& e) {
-  if (e.sign.defined()) return e.sign;
-  const std::int64_t batch = e.pivots.size(0), n = e.pivots.size(1);
-  const Tensor sign = empty({batch}, {.dtype = e.lu.dtype()});
-  visit_precise(sign.dtype(), [&]<class T> {
-    const std::int64_t* pivot = e.pivots.data<std::int64_t>();
+// The sign of the permutation that exchanges rows with these pivots [B, n], on the host: [B].
+Tensor sign_of(const Tensor& pivots, Dtype dtype) {
+  const std::int64_t batch = pivots.size(0), n = pivots.size(1);
+  const Tensor sign = empty({batch}, {.dtype = dtype});
+  visit_precise(dtype, [&]<class T> {
+    const std::int64_t* pivot = pivots.data<std::int64_t>();
     T* to = sign.data<T>();
     for (std::int64_t item = 0; item < batch; ++item) {
       bool odd = false;
@@ -123,6 +115,17 @@ Tensor sign_of(const Eliminated& e) {
     }
   });
   return sign;
+}
+// The same for a [B, n, n] without b, by the kernel where it can be used.
+Eliminated eliminate(const char* name, const Tensor& a) {
+  const Tensor host = linalg::on_host_if_large(a, a.size(1));
+  if (!linalg::has_kernels(host))
+    return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
+  const ProfileRange range(ProfileKind::op, name, &a);
+  const Tensor lu = linalg::own_batch(host), pivots = empty({a.size(0), a.size(1)}, {.dtype = i64});
+  kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
+  Tensor(pivots).add_(1.0);
+  return {{lu.to(a.device()), pivots.to(a.device())}, Tensor(), sign_of(pivots, a.dtype()).to(a.device())};
 }
 // Whether a batch of matrices is one matrix expanded.
 bool is_one_matrix(const Tensor& a) {
@@ -160,18 +163,18 @@ struct Solve {
     check_precise(caller, a);
     check(a.dtype() == b.dtype(), "solve: dtypes of ", a, " and ", b, " differ; cast one of them");
     check_may_read(caller, a, "it looks for singular matrices");
-    if (linalg::has_kernels(a) && linalg::has_kernels(b)) {
+    if (!is_traced(a) && !is_traced(b)) {
       const ProfileRange range(ProfileKind::op, caller, &a);
       const std::int64_t n = a.size(-1);
       Tensor one = a;
       if (is_one_matrix(a))
         while (one.dim() > 2) one = select(one, 0, 0);
-      const Tensor lu = linalg::own_batch(one), x = linalg::own_batch(b);
+      const Tensor lu = linalg::own_batch(linalg::on_host(one)), x = linalg::own_batch(linalg::on_host(b));
       const Tensor pivots = empty({lu.size(0), n}, {.dtype = i64});
       kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
       visit_precise(a.dtype(), [&]<class T> { check_regular<T>(caller, a, lu); });
       solve_by_factors(lu, pivots, x, false);
-      const Tensor y = reshape(x, b.sizes());
+      const Tensor y = reshape(x, b.sizes()).to(b.device());
       saved.save({a, b, y, lu, pivots});
       return y;
     }
@@ -184,9 +187,10 @@ struct Solve {
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
     const Tensor x = grad_enabled() ? mantissa::solve(saved[0], saved[1]) : saved[2];
     if (!grad_enabled() && saved.size() > 3) {
-      const Tensor gb = linalg::own_batch(g);
+      check_may_read(caller, g, "its factors are on the host");
+      const Tensor gb = linalg::own_batch(linalg::on_host(g));
       solve_by_factors(saved[3], saved[4], gb, true);
-      const Tensor shaped = reshape(gb, g.sizes());
+      const Tensor shaped = reshape(gb, g.sizes()).to(g.device());
       return {-matmul(shaped, transpose(x)), shaped};
     }
     const Tensor gb = mantissa::solve(transpose(saved[0]), g);
@@ -347,14 +351,14 @@ Tensor det(const Tensor& a) {
   check_square("det", a);
   check_precise("det", a);
   const Eliminated e = eliminate("det", as_batch(a.detach()));
-  return apply_function(Det{reshape(sign_of(e) * prod(e.diagonal(), {1}), batch_and(a, {}))}, a);
+  return apply_function(Det{reshape(e.sign * prod(e.diagonal(), {1}), batch_and(a, {}))}, a);
 }
 SlogdetResult slogdet(const Tensor& a) {
   check_square("slogdet", a);
   check_precise("slogdet", a);
   const Eliminated e = eliminate("slogdet", as_batch(a.detach()));
   const Tensor pivots = e.diagonal();
-  return {reshape(sign_of(e) * prod(sign(pivots), {1}), batch_and(a, {})),
+  return {reshape(e.sign * prod(sign(pivots), {1}), batch_and(a, {})),
           apply_function(LogAbsDet{reshape(sum(log(abs(pivots)), {1}), batch_and(a, {}))}, a)};
 }
 Tensor logdet(const Tensor& a) {

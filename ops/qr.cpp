@@ -1,5 +1,5 @@
 // QR decomposition by Householder reflections (Golub and Van Loan, Matrix Computations, 5.2): qr, householder_product.
-// Kernels on the CPU; on other devices a few operators per column of a whole batch. Signs are LAPACK's. Read first:
+// Kernels, or a few operators per column of a whole batch (ops/triangular.h says when). Signs are LAPACK's. Read first:
 // ops/linalg_solve.cpp.
 #include <algorithm>
 
@@ -46,14 +46,16 @@ Reflections reflect(const Tensor& a) {
 }
 // The first `columns` columns of the product of the reflections whose vectors are below the diagonal of v [B, m, k].
 Tensor reflected(const Tensor& v, const Tensor& tau, std::int64_t columns) {
-  const bool recorded = grad_enabled() && (v.requires_grad() || tau.requires_grad());  // then composed of operators
-  if (linalg::has_kernels(v) && linalg::has_kernels(tau) && !recorded) {
-    const ProfileRange range(ProfileKind::op, "householder_product", &v);
-    const Tensor q = empty({v.size(0), v.size(1), columns}, {.dtype = v.dtype()});
-    kernels::dense_reflections(cpu, q.view(), v.view(), tau.view());
-    return q;
-  }
   const std::int64_t m = v.size(1), count = tau.size(1);
+  const bool recorded = grad_enabled() && (v.requires_grad() || tau.requires_grad());  // then composed of operators
+  const Tensor host_v = recorded ? v : linalg::on_host_if_large(v, count),
+               host_tau = recorded ? tau : linalg::on_host_if_large(tau, count);
+  if (linalg::has_kernels(host_v) && linalg::has_kernels(host_tau) && !recorded) {
+    const ProfileRange range(ProfileKind::op, "householder_product", &v);
+    const Tensor q = empty({v.size(0), m, columns}, {.dtype = v.dtype()});
+    kernels::dense_reflections(cpu, q.view(), host_v.view(), host_tau.view());
+    return q.to(v.device());
+  }
   const Tensor unit = identity(v, m), vectors = tril(v, -1) + slice(unit, 1, 0, v.size(2));
   Tensor q = expand(slice(unit, 1, 0, columns), {v.size(0), m, columns});
   for (std::int64_t k = count - 1; k >= 0; --k) {
@@ -77,9 +79,9 @@ struct Qr {
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
     const std::int64_t m = a.size(1), n = a.size(2), k = rank(m, n);
-    const Reflections f = reflect(a);
+    const Reflections f = reflect(linalg::on_host_if_large(a, std::min(m, n)));
     const Tensor q = reflected(slice(f.packed, 2, 0, std::min(m, n)), f.tau, k), r = slice(triu(f.packed), 1, 0, k);
-    const Tensor y = cat({flatten(contiguous(q), 1), flatten(contiguous(r), 1)}, 1);
+    const Tensor y = cat({flatten(contiguous(q), 1), flatten(contiguous(r), 1)}, 1).to(a.device());
     saved.save({a, y});
     return y;
   }

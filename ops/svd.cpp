@@ -1,9 +1,6 @@
-// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank. A kernel on the CPU. On other devices one-sided
-// Jacobi rotations (Hestenes, 1958; Golub and Van Loan, Matrix Computations, 8.6), composed of operators on whole
-// batches, n / 2 disjoint column pairs at once: for matrices of some dozens of columns. Read first:
+// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank, by a kernel on the host. Read first:
 // ops/linalg_solve.cpp.
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "core/decompose.h"
@@ -23,90 +20,26 @@ using linalg::as_batch;
 using linalg::batch_and;
 using linalg::check_precise;
 
-TensorOptions options_of(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
-// In each round columns i and half + i are paired. Returns the column order of the next round: column 0 stays and the
-// others rotate, so that all pairs meet once in 2 half - 1 rounds (a round-robin tournament).
-Tensor next_places(std::int64_t half, Device device) {
-  std::vector<std::int64_t> from;
-  for (std::int64_t i = 0; i < half; ++i) from.push_back(i == 0 ? 0 : i == 1 ? half : i - 1);
-  for (std::int64_t i = 0; i < half; ++i) from.push_back(i + 1 < half ? half + i + 1 : half - 1);
-  if (half == 1) from = {0, 1};
-  return from_data<std::int64_t>(from, {2 * half}).to(device);
-}
-
-struct Columns {
-  Tensor u, s, v;
-};  // [B, m, n], [B, n] descending, [B, n, n] for a [B, m, n] with m >= n
-
-Columns jacobi(const char* name, const Tensor& a) {
+// Without a gradient, for a batch [B, m, n]. Without `vectors` u and vh are undefined.
+SvdResult decompose(const char* name, const Tensor& a, bool vectors = true) {
   check_may_look(name, a);
-  const std::int64_t batch = a.size(0), m = a.size(1), n = a.size(2), half = (n + 1) / 2, width = 2 * half;
-  const double tolerance = epsilon_of(a.dtype()) * std::sqrt(static_cast<double>(std::max<std::int64_t>(m, 1)));
-  // a stacked on the identity: rotations of a's columns are applied to those of v too. An odd n gets a column of zeros.
-  Tensor all = cat({width > n ? cat({a, zeros({batch, m, 1}, options_of(a))}, 2) : a,
-                    expand(linalg::identity(a, width), {batch, width, width})},
-                   1);
-  const Tensor places = half > 0 ? next_places(half, a.device()) : Tensor();
-  const Tensor negligible = sum(square(a), {1, 2}, true) * (tolerance * tolerance);
-  bool turned = n > 1 && a.numel() > 0;
-  for (int sweep = 0; turned; ++sweep) {
-    check(sweep < 60, name, ": the rotations do not converge for ", a);
-    Tensor worst = zeros({}, options_of(a));
-    for (std::int64_t round = 0; round + 1 < width; ++round) {
-      const Tensor p = slice(all, 2, 0, half), q = slice(all, 2, half), top_p = slice(p, 1, 0, m),
-                   top_q = slice(q, 1, 0, m);
-      const Tensor pp = sum(square(top_p), {1}, true), qq = sum(square(top_q), {1}, true),
-                   pq = sum(top_p * top_q, {1}, true);
-      // Columns that are only rounding errors never become orthogonal to the others: skip them.
-      const Tensor size = sqrt(pp) * sqrt(qq), noise = minimum(pp, qq) <= negligible;
-      const Tensor cosine = where(noise, zeros_like(pq), abs(pq) / where(noise, ones_like(size), size));
-      const Tensor turns = cosine > tolerance, divisor = where(turns, 2.0 * pq, ones_like(pq));
-      const Tensor zeta = (qq - pp) / divisor, sign_of = where(zeta < 0.0, full_like(zeta, -1), ones_like(zeta));
-      const Tensor t = where(turns, sign_of / (abs(zeta) + hypot(zeta, ones_like(zeta))), zeros_like(zeta));
-      const Tensor c = rsqrt(1.0 + square(t)), s = c * t;
-      worst = maximum(worst, max(cosine));
-      all = index_select(cat({c * p - s * q, s * p + c * q}, 2), 2, places);
-    }
-    turned = (worst > (sweep < 10 ? tolerance : 10 * tolerance)).item<bool>();  // rounding may keep the last bit moving
-  }
-  Tensor w = slice(all, 1, 0, m), v = slice(all, 1, m);
-  Tensor s = norm(w, 2, {1});
-  // The padding column is the only one with a nonzero last row of v; it is sorted last and then removed.
-  const Tensor key = width > n ? where(select(v, 1, n) == 0.0, s, full_like(s, -1)) : s;
-  const Tensor order = argsort(-key, 1), by_column = expand(unsqueeze(order, 1), {batch, m, width});
-  w = slice(gather(w, 2, by_column), 2, 0, n);
-  v = slice(slice(gather(v, 2, expand(unsqueeze(order, 1), {batch, width, width})), 2, 0, n), 1, 0, n);
-  s = slice(gather(s, 1, order), 1, 0, n);
-  const Tensor divisor = unsqueeze(where(s == 0.0, ones_like(s), s), 1);
-  return {contiguous(w / divisor), contiguous(s), contiguous(v)};
-}
-// The same by the CPU kernel. Without `vectors` u and vh are undefined.
-SvdResult by_kernel(const char* name, const Tensor& a, bool vectors) {
+  check_may_read(name, a, "it is computed on the host");
   const ProfileRange range(ProfileKind::op, name, &a);
   const bool wide = a.size(1) < a.size(2);
-  const Tensor columns = linalg::own_batch(wide ? transpose(a) : a);
+  const Tensor host = linalg::on_host(a), columns = linalg::own_batch(wide ? transpose(host) : host);
   const std::int64_t batch = a.size(0), m = columns.size(1), n = columns.size(2);
   const Tensor values = empty({batch, n}, {.dtype = f64});
   Tensor u_t, v_t;
-  if (vectors) u_t = empty({batch, n, m}, options_of(a)), v_t = empty({batch, n, n}, options_of(a));
+  if (vectors) u_t = empty({batch, n, m}, {.dtype = a.dtype()}), v_t = empty({batch, n, n}, {.dtype = a.dtype()});
   const auto good = std::make_unique<bool[]>(static_cast<std::size_t>(batch));
   kernels::dense_svd(cpu, columns.view(), values.view(), vectors ? u_t.view() : View{}, vectors ? v_t.view() : View{},
                      good.get());
   for (std::int64_t item = 0; item < batch; ++item)
     check(good[static_cast<std::size_t>(item)], name, ": the steps do not converge for matrix ", item, " of ", a);
-  const Tensor s = values.to(a.dtype());
+  const Tensor s = values.to(a.dtype()).to(a.device());
   if (!vectors) return {Tensor(), s, Tensor()};
-  return wide ? SvdResult{transpose(v_t), s, u_t} : SvdResult{transpose(u_t), s, v_t};
-}
-// Without a gradient, for a batch [B, m, n].
-SvdResult decompose(const char* name, const Tensor& a, bool vectors = true) {
-  check_may_look(name, a);
-  check_may_read(name, a, "it turns until nothing is left to turn");
-  if (linalg::has_kernels(a)) return by_kernel(name, a, vectors);
-  const bool wide = a.size(1) < a.size(2);
-  const Columns c = jacobi(name, wide ? contiguous(transpose(a)) : a);
-  return wide ? SvdResult{c.v, c.s, contiguous(transpose(c.u))} : SvdResult{c.u, c.s, contiguous(transpose(c.v))};
+  const Tensor u = u_t.to(a.device()), v = v_t.to(a.device());
+  return wide ? SvdResult{transpose(v), s, u} : SvdResult{transpose(u), s, v};
 }
 void check_matrices(const char* name, const Tensor& a) {
   check(a.dim() >= 2, name, ": needs matrices [..., m, n], got ", a);
@@ -181,17 +114,17 @@ struct Pinv {  // Golub and Pereyra, 1973
   static constexpr auto name = "pinv";
   static constexpr Dtype cast_inputs = f32;
   std::optional<double> rtol;
-  Tensor forward(Saved& saved, const Tensor& a) const {
-    check_precise(name, a);
+  Tensor inverse(const Tensor& a) const {
     const double part = rtol.value_or(epsilon_of(a.dtype()) * static_cast<double>(std::max(a.size(1), a.size(2))));
-    if (const Tensor y = by_qr(a, part); y.defined()) {
-      saved.save({a, y});
-      return y;
-    }
+    if (const Tensor y = by_qr(a, part); y.defined()) return y;
     const SvdResult r = decompose(name, a);
     const Tensor kept = r.s > slice(r.s, 1, 0, 1) * part;
-    const Tensor inverse = where(kept, 1.0 / where(kept, r.s, ones_like(r.s)), zeros_like(r.s));
-    const Tensor y = matmul(transpose(r.vh) * unsqueeze(inverse, 1), transpose(r.u));
+    const Tensor inverted = where(kept, 1.0 / where(kept, r.s, ones_like(r.s)), zeros_like(r.s));
+    return matmul(transpose(r.vh) * unsqueeze(inverted, 1), transpose(r.u));
+  }
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    check_precise(name, a);
+    const Tensor y = inverse(linalg::on_host(a)).to(a.device());
     saved.save({a, y});
     return y;
   }

@@ -31,22 +31,25 @@ class WeightAverage {
   };
   Applied applied() const { return Applied(*this); }
 
-  std::int64_t updates() const { return updates_.item<std::int64_t>(); }  // executed updates; reads the device
+  std::int64_t updates() const;     // executed updates; reads the device
   NamedTensors state_dict() const;  // "updates" and "average.0", ..., as copies
   void load_state_dict(const NamedTensors& state);
 
  protected:
-  WeightAverage(const char* name, Parameters parameters);
-  // average += weight * (parameter - average)
-  void move(const Tensor& weight, const amp::StepResult& result);
-  const Tensor& count() const { return updates_; }  // i64, 0-d
+  // decay: below 0 for the plain mean.
+  WeightAverage(const char* name, Parameters parameters, double decay);
+  void update_all(const amp::StepResult& result);
 
  private:
+  struct Group {  // the parameters on one device, which one kernel updates
+    Tensor hyper, steps;  // of optim_formulas::WeightAverage: f64[1], i64[parameters]
+    std::vector<std::size_t> members;
+  };
   NamedTensors own_state() const;
 
   const char* name_;
   std::vector<Tensor> parameters_, averages_;
-  Tensor updates_;
+  std::vector<Group> groups_;
 };
 
 struct EmaOptions {
@@ -58,18 +61,15 @@ class Ema : public WeightAverage {
  public:
   explicit Ema(Parameters parameters, const EmaOptions& options = {});
   void update() { update(amp::StepResult()); }
-  void update(const amp::StepResult& result);
-
- private:
-  double decay_;
+  void update(const amp::StepResult& result) { update_all(result); }
 };
 
 // The mean of the parameters at all updates so far; before the first, the values at construction.
 class Swa : public WeightAverage {
  public:
-  explicit Swa(Parameters parameters) : WeightAverage("Swa", std::move(parameters)) {}
+  explicit Swa(Parameters parameters) : WeightAverage("Swa", std::move(parameters), -1) {}
   void update() { update(amp::StepResult()); }
-  void update(const amp::StepResult& result);
+  void update(const amp::StepResult& result) { update_all(result); }
 };
 
 }  // namespace mantissa::optim

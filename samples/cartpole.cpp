@@ -91,7 +91,7 @@ int run(int argc, char** argv) {
     if (reward >= target) run.stop();
     return samples::Values{{"mean_return", reward}};
   });
-  run.onnx(net, game.observation(), {.input_names = {"observation"}, .output_names = {"logits"}},
+  run.onnx(net, {game.observation()}, {.input_names = {"observation"}, .output_names = {"logits"}},
            [&](const Tensor& x) { return net.logits(x); });
   run.start(concat("CartPole-v1, ", o.batch, " carts"), nn::count(net));
   while (run.next()) {

@@ -75,7 +75,7 @@ int run(int argc, char** argv) {
     nn::train(net);
     return samples::Values{{"validation_loss", loss}};
   });
-  run.onnx(net, samples::some_tokens(static_cast<std::int64_t>(text.alphabet.size()), length),
+  run.onnx(net, {samples::some_tokens(static_cast<std::int64_t>(text.alphabet.size()), length)},
            {.input_names = {"characters"}, .output_names = {"logits"}, .dynamic = {{"length", 1}}},
            [&](const Tensor& x) { return net(x); });
   run.start(text.source, nn::count(net));

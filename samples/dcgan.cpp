@@ -96,7 +96,7 @@ int run(int argc, char** argv) {
     }
     return samples::Values{};
   });
-  run.onnx(generator, reshape(linspace(-1, 1, 128), {2, 64}), {.input_names = {"noise"}, .output_names = {"picture"}},
+  run.onnx(generator, {reshape(linspace(-1, 1, 128), {2, 64})}, {.input_names = {"noise"}, .output_names = {"picture"}},
            [&](const Tensor& x) { return generator(x); });
   run.start(set.source, nn::count(generator) + nn::count(discriminator));
   data::Batch batch;

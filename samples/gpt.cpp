@@ -123,7 +123,7 @@ int run(int argc, char** argv) {
   run.evaluate([&] {
     return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run, model)}};
   });
-  run.onnx(net, samples::some_tokens(config.vocabulary, config.context),
+  run.onnx(net, {samples::some_tokens(config.vocabulary, config.context)},
            {.input_names = {"characters"}, .output_names = {"logits"}, .dynamic = {{"length", 1}}}, model);
   run.start(text.source, nn::count(net));
   while (run.next()) {

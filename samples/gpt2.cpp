@@ -137,7 +137,7 @@ int run(int argc, char** argv) {
   const std::int64_t per_epoch = training ? samples::steps_per_epoch(corpus, o.batch * length) : 1;
   samples::Run run(o, {.steps_per_epoch = per_epoch, .items_per_step = o.batch * length, .items = "tokens"});
   run.keep("model", net);
-  run.onnx(net, samples::some_tokens(config.vocabulary, length),
+  run.onnx(net, {samples::some_tokens(config.vocabulary, length)},
            {.input_names = {"tokens"}, .output_names = {"logits"}, .dynamic = {{"length", 1}}},
            [&](const Tensor& x) { return net.logits(net(x)); });
   if (!training) run.save_onnx();

@@ -80,7 +80,7 @@ int run(int argc, char** argv) {
   samples::Run run(o, {.steps_per_epoch = per_epoch, .items_per_step = o.batch * length, .items = "tokens"});
   run.keep("model", net);
   const Tensor example = samples::some_tokens(config.vocab_size, length);
-  run.onnx(net, example, {.input_names = {"tokens"}, .output_names = {"logits"}},
+  run.onnx(net, {example}, {.input_names = {"tokens"}, .output_names = {"logits"}},
            [&](const Tensor& x) { return net.logits(net(x)); });
   if (!training) {
     run.save_onnx();

@@ -2,7 +2,10 @@
 // need pivoting, are singular, have repeated singular values or are rank-deficient. Values and gradients:
 // golden_ops_test.cpp, op_test.cpp.
 #include <cmath>
+#include <functional>
+#include <vector>
 
+#include "autograd/backward.h"
 #include "core/ops_matrix.h"
 #include "core/random.h"
 #include "tests/devices.h"
@@ -121,7 +124,8 @@ TEST_CASE("qr: orthonormal columns and an upper triangle, for every shape, lack 
         CHECK(worst(tril(f.r, -1)) == 0);
         CHECK(equal(f.r, mode == "reduced" ? qr(a, "r").r : f.r));
       };
-      for (const Dims& sizes : {Dims{1, 1}, Dims{7, 3}, Dims{3, 8}, Dims{20, 20}, Dims{2, 11, 9}, Dims{1, 4}}) {
+      for (const Dims& sizes :
+           {Dims{1, 1}, Dims{7, 3}, Dims{3, 8}, Dims{20, 20}, Dims{2, 11, 9}, Dims{1, 4}, Dims{2, 45, 40}}) {
         check_qr(draw(sizes), "reduced");
         check_qr(draw(sizes), "complete");
       }
@@ -159,5 +163,48 @@ TEST_CASE("lu: factors that make the matrix again, and solve equations; matrix_e
     CHECK(std::abs(mixed[{1, 1, 1}].item<double>() / std::exp(100.0) - 1) < 1e-12);
     CHECK(all(isnan(matrix_exp(full({2, 2}, NAN, o).to(device)))).item<bool>());
     CHECK(cond(singular).item<double>() == HUGE_VAL);
+  }
+}
+
+TEST_CASE("large matrices: results and gradients on every device are those of the CPU") {
+  const TensorOptions o{.dtype = f64};
+  const auto regular = [](const Tensor& x) { return x + 9.0 * identity(x.size(-1), x); };
+  const auto positive = [&](const Tensor& x) { return matmul(x, transpose(x)) + identity(x.size(-1), x); };
+  const std::vector<std::function<Tensor(const Tensor& x, const Tensor& b)>> functions{
+      [&](const Tensor& x, const Tensor& b) { return solve(regular(x), b); },
+      [&](const Tensor& x, const Tensor&) { return inv(regular(x)); },
+      [&](const Tensor& x, const Tensor&) { return slogdet(regular(x)).logabsdet; },
+      [&](const Tensor& x, const Tensor& b) { return solve_triangular(regular(x), b, true); },
+      [&](const Tensor& x, const Tensor&) { return cholesky(positive(x)); },
+      [&](const Tensor& x, const Tensor& b) { return cholesky_solve(b, cholesky(positive(x))); },
+      [&](const Tensor& x, const Tensor& b) {
+        const LuFactorResult f = lu_factor(regular(x));
+        return lu_solve(f.lu, f.pivots, b);
+      },
+      [&](const Tensor& x, const Tensor&) { return matmul(lu(regular(x)).p, lu(regular(x)).l); },
+      [&](const Tensor& x, const Tensor&) { return qr(regular(x)).q; },
+      [&](const Tensor& x, const Tensor&) { return householder_product(x * 0.1, select(x, -1, 0)); },
+      [&](const Tensor& x, const Tensor&) { return svdvals(x); },
+      [&](const Tensor& x, const Tensor&) { return square(svd(x).u); },
+      [&](const Tensor& x, const Tensor&) { return pinv(regular(x)); },
+      [&](const Tensor& x, const Tensor&) { return eigvalsh(x + transpose(x)); },
+      [&](const Tensor& x, const Tensor&) { return square(eigh(x + transpose(x)).vectors); }};
+  manual_seed(6);
+  const Tensor x = randn({2, 36, 36}, o), b = randn({2, 36, 3}, o);
+  for (std::size_t k = 0; k < functions.size(); ++k) {
+    INFO("function " << k);
+    const auto run = [&](Device device) {
+      const Tensor xd = x.detach().to(device).requires_grad_(), bd = b.detach().to(device).requires_grad_();
+      const Tensor y = functions[k](xd, bd);
+      CHECK(y.device() == device);
+      const std::vector<Tensor> g = grad({sum(square(y))}, {xd, bd}, {}, {.allow_unused = true});
+      return std::vector<Tensor>{y.detach().to(cpu), g[0].to(cpu), g[1].defined() ? g[1].to(cpu) : zeros_like(b)};
+    };
+    const std::vector<Tensor> expected = run(cpu);
+    for (const Device device : devices()) {
+      const std::vector<Tensor> got = run(device);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK(worst(got[i] - expected[i]) <= 1e-9 * (1 + worst(expected[i])));
+    }
   }
 }

@@ -96,6 +96,43 @@ TEST_CASE("every optimizer moves parameters on the device as on the CPU, overflo
   });
 }
 
+TEST_CASE("averages of weights follow them on the device as on the CPU, and stand still in skipped steps") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const auto averages = [](Device device) {
+    manual_seed(4);
+    const NoGrad no_grad;
+    std::vector<Tensor> p;
+    for (const Dtype t : {f32, f16, bf16, f64}) {
+      for (const Dims& sizes : {Dims{3}, Dims{33, 70}, Dims{0}, Dims{}}) p.push_back(randn(sizes).to(t).to(device));
+    }
+    p.push_back(transpose(randn({5, 7}), 0, 1).to(device));  // not contiguous on the CPU
+    optim::Ema ema(p, {.decay = 0.9});
+    optim::Swa swa(p);
+    for (int step = 0; step < 4; ++step) {
+      for (Tensor& x : p) x.copy_(x * 0.5 + static_cast<double>(step));
+      const amp::StepResult result(full({}, step == 2, {.dtype = boolean, .device = device}), {});
+      const std::uint64_t before = host_reads();
+      ema.update(result);
+      swa.update(result);
+      CHECK(host_reads() == before);
+    }
+    CHECK(ema.updates() == 3);
+    std::vector<std::vector<double>> values;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      values.push_back(ema.average(i).to_vector<double>());
+      values.push_back(swa.average(i).to_vector<double>());
+      CHECK(ema.average(i).dtype() == (p[i].dtype() == f64 ? f64 : f32));
+    }
+    return values;
+  };
+  const auto host = averages(cpu), device = averages(cuda);
+  REQUIRE(host.size() == device.size());
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    REQUIRE(host[i].size() == device[i].size());
+    for (std::size_t k = 0; k < host[i].size(); ++k) CHECK(device[i][k] == Approx(host[i][k]).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("norms of gradients on the device agree with the CPU for every p, over many tensors of odd sizes") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   manual_seed(5);

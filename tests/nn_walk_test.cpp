@@ -168,4 +168,5 @@ TEST_CASE("a transformer's activation is a name, a function or one of FeedForwar
         "");
   CHECK_THROWS_WITH(result("swish"), Contains("\"relu\", \"gelu\" or a function, got \"swish\""));
   CHECK(nn::Transformer(8, 2, 1, 2, {.dim_feedforward = 16}).decoder.layers.size() == 2);
+  CHECK(nn::Transformer(8, 2, {.num_encoder_layers = 3}).encoder.layers.size() == 3);
 }

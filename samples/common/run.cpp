@@ -122,6 +122,11 @@ void Run::keep(const std::string& area, const Tensor& tensor) {
                     }});
 }
 
+void Run::keep(const std::string& area, optim::WeightAverage& average) {
+  parts_.push_back({area, [&average] { return average.state_dict(); },
+                    [&average](const NamedTensors& s) { average.load_state_dict(s); }});
+}
+
 optim::Optimizer& Run::optimizer(const std::string& area, const nn::NamedTensors& parameters) {
   return optimizer(area, make_optimizer(o_, parameters));
 }

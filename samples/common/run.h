@@ -73,6 +73,7 @@ class Run {
   void keep(const std::string& area, nn::ModuleRef net);  // moves it to the device
   void keep(const std::string& area, data::Loader& loader);
   void keep(const std::string& area, const Tensor& tensor);  // its elements
+  void keep(const std::string& area, optim::WeightAverage& average);  // made after its net was kept
   // Trains `net`, which must be kept, data-parallel with the other processes (nn/data_parallel.h): only the first one
   // prints and saves, losses and the results of evaluate() are averaged over all, and all stop at the same step. A
   // sample without a parallel net throws when run in several processes.
@@ -82,12 +83,15 @@ class Run {
   optim::Optimizer& optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made);  // any other, likewise
   void evaluate(std::function<Values()> measure) { measure_ = std::move(measure); }  // called after each epoch
 
-  // The --onnx export at the end: `net`, or `forward` of it, called with an example whose dimension 0 is the batch.
-  template <class Net, class F> void onnx(Net& net, const Tensor& example, nn::OnnxOptions options, F forward) {
+  // The --onnx export at the end: `net`, or `forward` of it, called with examples whose dimension 0 is the batch.
+  template <class Net, class F>
+  void onnx(Net& net, const std::vector<Tensor>& examples, nn::OnnxOptions options, F forward) {
     options.dynamic.insert(options.dynamic.begin(), nn::OnnxDynamicAxis{"batch"});
-    save_onnx_ = [this, &net, example, options, forward] {
+    save_onnx_ = [this, &net, examples, options, forward] {
+      std::vector<Tensor> inputs;
+      for (const Tensor& x : examples) inputs.push_back(x.to(device));
       nn::eval(net);
-      nn::save_onnx(net, o_.onnx, {example.to(device)}, options, forward);
+      nn::save_onnx(net, o_.onnx, inputs, options, forward);
     };
   }
 

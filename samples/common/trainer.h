@@ -56,7 +56,8 @@ int train(Net& net, const Options& o, const data::SourcePtr& train_set, const da
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] { return Values{{"test_accuracy", accuracy(net, test_loader, run)}}; });
   image.insert(0, 2);
-  run.onnx(net, reshape(linspace(0, 1, numel_of(image)), image), {.input_names = {"image"}, .output_names = {"logits"}},
+  run.onnx(net, {reshape(linspace(0, 1, numel_of(image)), image)},
+           {.input_names = {"image"}, .output_names = {"logits"}},
            [&](const Tensor& x) { return net(x); });
   run.start(train_set->info().source, nn::count(net));
   data::Batch batch;

@@ -168,3 +168,14 @@ TEST_CASE("a training step launches no more than it did") {
   CHECK(resnet.total() <= 332);
   for (const Step* s : {&gpt, &resnet}) CHECK(s->of("check_indices") == 0);
 }
+
+TEST_CASE("one launch updates all averages of weights, and another counts the updates") {
+  cuda_shim::set_null_device(true);
+  std::vector<Tensor> weights;
+  for (int i = 0; i < 20; ++i) weights.push_back(on_device({8, 8}, i % 2 == 0 ? f32 : bf16));
+  optim::Ema average(weights);
+  const amp::StepResult result(on_device({}, boolean), {});
+  CHECK(launched([&] { average.update(result); }) ==
+        std::map<std::string, int>{{"update_parameters", 1}, {"advance_parameters", 1}});
+  cuda_shim::set_null_device(false);
+}

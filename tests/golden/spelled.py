@@ -168,9 +168,9 @@ reasons = {
                 "every launch for Nsight Systems, which has that.",
     "distributed": "Ranks train copies of one net, of all ranks or of some (`split`); no parameters that are cut up between ranks, no calls of "
                    "functions elsewhere. What is sent is tensors and strings: objects of the language are not.",
-    "linalg": "On the CPU systems of equations and decompositions are kernels, for thousands of rows or thousands of small matrices; on a GPU they are "
-              "made of operators, a few for each row or column: for matrices of some dozens of rows. `eig` and `eigvals` are computed on the host. The names with _ex "
-              "say by a tensor what those without say by an exception.",
+    "linalg": "Systems of equations and decompositions are kernels on the host, for thousands of rows or thousands of small matrices; matrices on a "
+              "GPU are copied there and the results back, except up to 32 rows of those that need not wait for the GPU (`qr`, `lu`, `solve_triangular`). "
+              "The names with _ex say by a tensor what those without say by an exception.",
     "distributions": "`kl_divergence` has PyTorch's pairs but those that are infinite whatever the parameters, and those of `TransformedDistribution`. Of "
                      "transforms there are `AffineTransform`, `ExpTransform`, `PowerTransform`, `SigmoidTransform`, `TanhTransform`, `SoftplusTransform`, "
                      "`StickBreakingTransform` and the `Inverse` of each. Gradients go through draws of `Gamma` and its kin once, not twice, as in PyTorch.",
