@@ -2,9 +2,7 @@
 // networks, two optimizers, one scaler.
 //   dcgan                         Fashion-MNIST from Debian's package; writes images to dcgan.png after each epoch
 //   dcgan --help
-#include <mantissa/io/image.h>
-
-#include "common/run.h"
+#include "common/pictures.h"
 
 using namespace mantissa;
 
@@ -59,15 +57,8 @@ int run(int argc, char** argv) {
                       .flags = {{"--width", &width, "Channels at 14 x 14; twice as many at 7 x 7"},
                                 {"--picture", &picture, "PNG file for 64 drawn pictures, written after each epoch"}}},
                      o);
-  data::Dataset set = data::load_dataset(o.dataset, data::Split::train, o.data);
-  if (o.limit > 0) set = set.first(std::min(o.limit, set.size()));
-  data::Loader loader = data::Pipeline(set)
-                            .shuffle(o.seed)
-                            .batch(o.batch)
-                            .drop_last()
-                            .threads(o.workers)
-                            .normalize({0.5f}, {0.5f})
-                            .loader();
+  const data::Dataset set = samples::load_pictures(o);
+  data::Loader loader = samples::picture_loader(set, o);
 
   GeneratorNet generator(width);
   DiscriminatorNet discriminator(width);
@@ -87,13 +78,8 @@ int run(int argc, char** argv) {
   run.evaluate([&] {
     const NoGrad no_grad;
     nn::eval(generator);
-    const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(shown); }).to(f32).to(cpu);
+    samples::save_pictures(run, picture, amp::autocast(run.dtype, [&] { return generator(shown); }), 8);
     nn::train(generator);
-    try {
-      io::save_image_grid(picture, drawn * 0.5 + 0.5);
-    } catch (const Error& e) {  // a full disk should not stop training
-      run.note(concat("warning: no picture: ", e.what()));
-    }
     return samples::Values{};
   });
   run.onnx(generator, {reshape(linspace(-1, 1, 128), {2, 64})}, {.input_names = {"noise"}, .output_names = {"picture"}},

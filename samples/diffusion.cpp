@@ -3,9 +3,7 @@
 // Salimans, 2022) and an average of the weights.
 //   diffusion                     Fashion-MNIST from Debian's package; draws into diffusion.png after each epoch
 //   diffusion --help
-#include <mantissa/io/image.h>
-
-#include "common/run.h"
+#include "common/pictures.h"
 
 using namespace mantissa;
 
@@ -105,15 +103,8 @@ int run(int argc, char** argv) {
                                 {"--decay", &decay, "Of the average of the weights, which draws; below 1"},
                                 {"--picture", &picture, "PNG file for drawn pictures, written after each epoch"}}},
                      o);
-  data::Dataset set = data::load_dataset(o.dataset, data::Split::train, o.data);
-  if (o.limit > 0) set = set.first(std::min(o.limit, set.size()));
-  data::Loader loader = data::Pipeline(set)
-                            .shuffle(o.seed)
-                            .batch(o.batch)
-                            .drop_last()
-                            .threads(o.workers)
-                            .normalize({0.5f}, {0.5f})
-                            .loader();
+  const data::Dataset set = samples::load_pictures(o);
+  data::Loader loader = samples::picture_loader(set, o);
 
   UNet net(width, set.classes);
   samples::Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});
@@ -128,12 +119,8 @@ int run(int argc, char** argv) {
   run.evaluate([&] {
     const auto averaged = average.applied();
     const Tensor drawn =
-        amp::autocast(run.dtype, [&] { return draw(net, shown, wanted, set.classes, steps, guidance); }).to(cpu);
-    try {
-      io::save_image_grid(picture, clamp(drawn * 0.5 + 0.5, 0, 1), {.columns = set.classes});
-    } catch (const Error& e) {  // a full disk should not stop training
-      run.note(concat("warning: no picture: ", e.what()));
-    }
+        amp::autocast(run.dtype, [&] { return draw(net, shown, wanted, set.classes, steps, guidance); });
+    samples::save_pictures(run, picture, drawn, set.classes);
     return samples::Values{};
   });
   run.onnx(net, {shown.slice(0, 0, 2), tensor({0.25, 0.75}), tensor({0, 1})},

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "amp/autocast.h"
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
@@ -234,6 +235,10 @@ TEST_CASE("a kernel that needs more shared memory than the GPU has says how much
   };
   const std::vector<double> expected(8 * 256, 0);
   CHECK(gradient(f32) == expected);  // in smaller tiles
+  for (const Dtype t : {f16, bf16}) {
+    CHECK(gradient(t) == expected);
+    CHECK(amp::autocast(t, [&] { return gradient(f32); }) == expected);
+  }
   CHECK_THAT(message_of([&] { gradient(f64); }),
              Contains("attention_dq: a block of this kernel needs ") &&
                  Contains(" KiB of shared memory, and cuda:0 has 99 KiB; f16 or bf16"));
