@@ -90,10 +90,10 @@ Tensor draw(const UNet& net, const Tensor& noise, const Tensor& wanted, std::int
 }
 
 int run(int argc, char** argv) {
-  samples::Options o{.dataset = "fashion", .model = "diffusion", .epochs = 8, .batch = 64, .lr = 2e-3};
+  samples::Options o{.dataset = "fashion", .model = "diffusion", .epochs = 5, .batch = 64, .lr = 2e-3};
   std::string picture = "diffusion.png";
   std::int64_t width = 32, steps = 25;
-  double decay = 0.999, guidance = 2;
+  double decay = 0.995, guidance = 2;
   samples::configure(argc, argv,
                      {.description = "Learns to draw 28x28 pictures of each class of a data set.",
                       .datasets = {"mnist", "fashion", "synthetic"},
