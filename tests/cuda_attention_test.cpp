@@ -203,10 +203,13 @@ TEST_CASE("wide heads on a GPU with 99 KiB of shared memory") {
   const Case wide{.heads = 2, .kv_heads = 2, .queries = 35, .keys = 70, .width = 128, .v_width = 128,
                   .mask = Mask::causal};
   const Case wider{.queries = 17, .keys = 40, .width = 256, .v_width = 256, .mask = Mask::boolean_rows};
-  check_case(wide, f32);
-  check_case(wide, f64);
-  check_case(wide, bf16);
-  check_case(wider, f32);
+  Case masked = wide, exact = wider;
+  masked.mask = Mask::boolean_rows;
+  exact.exact = true;
+  for (const Case& c : {wide, masked})
+    for (const Dtype dtype : {f32, f64, f16, bf16}) check_case(c, dtype);
+  for (const Dtype dtype : {f32, f16, bf16}) check_case(wider, dtype);
+  for (const Dtype dtype : {f16, bf16}) check_case(exact, dtype);
   cuda_shim::set_shared_limit(227 * 1024);
 }
 #endif
