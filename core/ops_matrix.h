@@ -32,9 +32,9 @@ Tensor vander(const Tensor& x, std::optional<std::int64_t> n = {}, bool increasi
 // --- systems of equations, a [..., n, n] in f32 or f64, a batch of matrices if there are further dimensions ---
 // Here and below: computed by kernels on the host (core/decompose.h) that handle thousands of rows or thousands of
 // small matrices, with the same bits for any number of threads. Matrices on a GPU are copied there and the results
-// back, which waits for the GPU; but solve_triangular, det, slogdet, lu, qr and functions that use only these are
-// composed of a few operators per row for up to 32 rows, and while a step is captured. solve, inv and cholesky throw
-// for a matrix that is singular (exactly: a pivot of 0) or not positive definite.
+// back, which waits for the GPU and cannot be captured; but solve_triangular, det, slogdet, lu, qr and functions that
+// use only these are composed of a few operators per row for up to 32 rows. solve, inv and cholesky throw for a matrix
+// that is singular (exactly: a pivot of 0) or not positive definite.
 // solve: x with a x = b. b is [..., n, m], a vector [n], or a batch of vectors with a's batch size; batches broadcast.
 Tensor solve(const Tensor& a, const Tensor& b);
 // Like solve with b [..., n, m], using one triangle of a; the other one is not read.

@@ -27,8 +27,12 @@ Tensor as_batch(const Tensor& x) {
   return contiguous(reshape(x, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)}));
 }
 bool has_kernels(const Tensor& a) { return a.device().is_cpu() && !is_traced(a); }
-Tensor on_host(const Tensor& a) { return is_traced(a) || is_recording(a.device()) ? a : a.detach().to(cpu); }
-Tensor on_host_if_large(const Tensor& a, std::int64_t rows) { return rows > 32 ? on_host(a) : a; }
+Tensor on_host(const Tensor& a) { return is_traced(a) ? a : a.detach().to(cpu); }
+Tensor on_host_if_large(const char* name, const Tensor& a, std::int64_t rows) {
+  if (rows <= 32) return a;
+  check_may_read(name, a, "a matrix of more than 32 rows is computed on the host");
+  return on_host(a);
+}
 Tensor own_batch(const Tensor& x) {
   const Tensor y = empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
   Tensor(y).copy_(x);
@@ -48,9 +52,10 @@ Tensor identity(const Tensor& like, std::int64_t n) { return eye(n, {.dtype = li
 
 Tensor substitute(const Tensor& triangle, const Tensor& right, bool upper) {
   const std::int64_t n = triangle.size(-1);
-  const Tensor host_t = on_host_if_large(triangle, n), host_right = on_host_if_large(right, n);
+  const char* const name = "solve_triangular";
+  const Tensor host_t = on_host_if_large(name, triangle, n), host_right = on_host_if_large(name, right, n);
   if (has_kernels(host_t) && has_kernels(host_right)) {
-    const ProfileRange range(ProfileKind::op, "solve_triangular", &right);
+    const ProfileRange range(ProfileKind::op, name, &right);
     const Tensor x = own_batch(host_right);
     kernels::dense_solve(cpu, batch_view(host_t).view(), x.view(), upper ? Triangle::upper : Triangle::lower);
     return reshape(x, right.sizes()).to(right.device());
@@ -118,7 +123,7 @@ Tensor sign_of(const Tensor& pivots, Dtype dtype) {
 }
 // The same for a [B, n, n] without b, by the kernel where it can be used.
 Eliminated eliminate(const char* name, const Tensor& a) {
-  const Tensor host = linalg::on_host_if_large(a, a.size(1));
+  const Tensor host = linalg::on_host_if_large(name, a, a.size(1));
   if (!linalg::has_kernels(host))
     return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
   const ProfileRange range(ProfileKind::op, name, &a);

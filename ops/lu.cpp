@@ -19,7 +19,7 @@ Tensor unit_lower(const Tensor& lu) { return tril(lu, -1) + identity(lu, lu.size
 // in P^T a: [B, n].
 Tensor row_order(const Tensor& given) {
   const std::int64_t batch = given.size(0), n = given.size(1);
-  const Tensor pivots = contiguous(linalg::on_host_if_large(given, n));
+  const Tensor pivots = contiguous(linalg::on_host_if_large("lu", given, n));
   if (linalg::has_kernels(pivots)) {
     const Tensor order = contiguous(expand(device_range(n, cpu), {batch, n})).clone();
     const std::int64_t* pivot = pivots.data<std::int64_t>();

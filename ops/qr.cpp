@@ -48,10 +48,11 @@ Reflections reflect(const Tensor& a) {
 Tensor reflected(const Tensor& v, const Tensor& tau, std::int64_t columns) {
   const std::int64_t m = v.size(1), count = tau.size(1);
   const bool recorded = grad_enabled() && (v.requires_grad() || tau.requires_grad());  // then composed of operators
-  const Tensor host_v = recorded ? v : linalg::on_host_if_large(v, count),
-               host_tau = recorded ? tau : linalg::on_host_if_large(tau, count);
+  const char* const name = "householder_product";
+  const Tensor host_v = recorded ? v : linalg::on_host_if_large(name, v, count),
+               host_tau = recorded ? tau : linalg::on_host_if_large(name, tau, count);
   if (linalg::has_kernels(host_v) && linalg::has_kernels(host_tau) && !recorded) {
-    const ProfileRange range(ProfileKind::op, "householder_product", &v);
+    const ProfileRange range(ProfileKind::op, name, &v);
     const Tensor q = empty({v.size(0), m, columns}, {.dtype = v.dtype()});
     kernels::dense_reflections(cpu, q.view(), host_v.view(), host_tau.view());
     return q.to(v.device());
@@ -79,7 +80,7 @@ struct Qr {
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
     const std::int64_t m = a.size(1), n = a.size(2), k = rank(m, n);
-    const Reflections f = reflect(linalg::on_host_if_large(a, std::min(m, n)));
+    const Reflections f = reflect(linalg::on_host_if_large(name, a, std::min(m, n)));
     const Tensor q = reflected(slice(f.packed, 2, 0, std::min(m, n)), f.tau, k), r = slice(triu(f.packed), 1, 0, k);
     const Tensor y = cat({flatten(contiguous(q), 1), flatten(contiguous(r), 1)}, 1).to(a.device());
     saved.save({a, y});

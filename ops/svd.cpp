@@ -124,6 +124,7 @@ struct Pinv {  // Golub and Pereyra, 1973
   }
   Tensor forward(Saved& saved, const Tensor& a) const {
     check_precise(name, a);
+    check_may_read(name, a, "it is computed on the host");
     const Tensor y = inverse(linalg::on_host(a)).to(a.device());
     saved.save({a, y});
     return y;

@@ -1,7 +1,6 @@
 // Shared by the solvers and decompositions, which are kernels on the host (core/decompose.h). Matrices on another
 // device are copied there and the results back, except small ones of functions that need not wait for the device:
-// these, and what is recorded (jit/capture.h) or exported to ONNX, are composed of operators. Defined in
-// ops/linalg_solve.cpp.
+// these, and what is exported to ONNX, are composed of operators. Defined in ops/linalg_solve.cpp.
 #pragma once
 
 #include "core/ops.h"
@@ -14,8 +13,9 @@ Tensor as_batch(const Tensor& x);                       // [..., n, m] -> [B, n,
 bool has_kernels(const Tensor& a);                      // whether the kernels of core/decompose.h can be used
 // a on the host; a itself if only operators may be applied to it.
 Tensor on_host(const Tensor& a);
-// The same, but a small matrix stays where it is: `rows` says how often the composed function repeats its operators.
-Tensor on_host_if_large(const Tensor& a, std::int64_t rows);
+// The same, but a small matrix stays where it is: `rows` says how often the composed function repeats its operators. A
+// large one is an error while a step is recorded (jit/capture.h).
+Tensor on_host_if_large(const char* name, const Tensor& a, std::int64_t rows);
 Tensor own_batch(const Tensor& x);                      // like as_batch, but always a copy
 Tensor batch_view(const Tensor& x);  // like as_batch, but with any strides, and a view where possible
 // a's batch dimensions (all but the last two) followed by `last`.

@@ -8,6 +8,7 @@
 #include "autograd/backward.h"
 #include "core/ops_matrix.h"
 #include "core/random.h"
+#include "jit/capture.h"
 #include "tests/devices.h"
 
 using namespace mantissa;
@@ -206,5 +207,30 @@ TEST_CASE("large matrices: results and gradients on every device are those of th
       for (std::size_t i = 0; i < got.size(); ++i)
         CHECK(worst(got[i] - expected[i]) <= 1e-9 * (1 + worst(expected[i])));
     }
+  }
+}
+
+TEST_CASE("small matrices are decomposed in captured steps with the same bits; large ones say why they cannot be") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  manual_seed(7);
+  const auto body = [](const Tensor& x) {
+    const QrResult f = qr(x);
+    return det(x) + matmul(f.q, solve_triangular(f.r, x, true)) + lu(x).u;
+  };
+  auto step = jit::capture(body);
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = randn({32, 32}).to(cuda);
+    CHECK(equal(step(x), body(x)));
+  }
+  CHECK(step.replays() == 3);
+  const Tensor large = randn({33, 33}).to(cuda);
+  for (const auto& f : std::vector<std::function<Tensor(const Tensor&)>>{
+           [](const Tensor& x) { return qr(x).q; }, [](const Tensor& x) { return det(x); },
+           [](const Tensor& x) { return lu(x).u; }, [](const Tensor& x) { return solve_triangular(x, x, true); },
+           [](const Tensor& x) { return pinv(x); }, [](const Tensor& x) { return eigvalsh(x); }}) {
+    auto refused = jit::capture(f);
+    refused(large);
+    CHECK_THAT(message_of([&] { refused(large); }),
+               Contains("cannot be part of a step that is captured") && Contains("computed on the host"));
   }
 }
