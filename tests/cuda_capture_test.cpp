@@ -1,5 +1,5 @@
-// A captured step compared bitwise with the same step run eagerly, with mixed precision, dropout, clipping, overflows
-// and a learning rate that changes between calls.
+// A captured step compared bitwise with the same step run eagerly, with mixed precision, dropout, clipping, overflows,
+// an average of the weights and a learning rate that changes between calls.
 #include <cmath>
 #include <functional>
 #include <future>
@@ -36,6 +36,7 @@ Run train(bool captured, int steps, How how) {
   Net net;
   nn::to(net, cuda);
   optim::AdamW opt(nn::parameters(net), {.lr = 1e-2});
+  optim::Ema average(nn::parameters(net), {.decay = 0.9});
   amp::GradScaler scaler({.init_scale = 4096, .growth_interval = 5});
   const auto body = [&](const Tensor& x, const Tensor& label) {
     const Tensor loss = amp::autocast(f16, [&] { return cross_entropy(net(x), label); });
@@ -44,8 +45,7 @@ Run train(bool captured, int steps, How how) {
       scaler.unscale_(opt);
       optim::clip_grad_norm_(nn::parameters(net), 1.0);
     }
-    if (how == How::clip_within) scaler.step(opt, amp::ClipNorm{1.0});
-    else scaler.step(opt);
+    average.update(how == How::clip_within ? scaler.step(opt, amp::ClipNorm{1.0}) : scaler.step(opt));
     scaler.update();
     nn::zero_grad(net);
     return loss;
@@ -63,6 +63,7 @@ Run train(bool captured, int steps, How how) {
     run.losses.push_back(loss.to(cpu).item());
   }
   for (const Tensor& p : nn::parameters(net)) run.weights.push_back(p.detach().to(cpu).to_vector<float>());
+  for (std::size_t i = 0; i < average.size(); ++i) run.weights.push_back(average.average(i).to_vector<float>());
   run.scale = static_cast<float>(scaler.get_scale());
   run.replays = step.replays();
   run.recordings = step.recordings();
