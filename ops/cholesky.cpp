@@ -31,7 +31,7 @@ Tensor lower_factor(const Tensor& a) {
 
 Tensor by_kernel(const Tensor& a) {
   const ProfileRange range(ProfileKind::op, "cholesky", &a);
-  const Tensor factor = linalg::own_batch(linalg::on_host(a));
+  const Tensor factor = linalg::own_batch(a);
   std::vector<std::int64_t> wrong(static_cast<std::size_t>(factor.size(0)));
   kernels::dense_cholesky(cpu, factor.view(), wrong.data());
   for (std::size_t item = 0; item < wrong.size(); ++item) {

@@ -19,7 +19,7 @@ EighResult decompose(const char* name, const Tensor& a, bool wanted) {
   check_may_read(name, a, "it is computed on the host");
   const ProfileRange range(ProfileKind::op, name, &a);
   const std::int64_t batch = a.size(0), n = a.size(1);
-  const Tensor work = linalg::own_batch(linalg::on_host(a)), values = empty({batch, n}, {.dtype = f64});
+  const Tensor work = linalg::own_batch(a), values = empty({batch, n}, {.dtype = f64});
   const Tensor vectors_t = wanted ? empty(work.sizes(), {.dtype = a.dtype()}) : Tensor();
   const auto good = std::make_unique<bool[]>(static_cast<std::size_t>(batch));
   kernels::dense_eigh(cpu, work.view(), values.view(), wanted ? vectors_t.view() : View{}, good.get());

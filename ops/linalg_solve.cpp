@@ -34,7 +34,7 @@ Tensor on_host_if_large(const char* name, const Tensor& a, std::int64_t rows) {
   return on_host(a);
 }
 Tensor own_batch(const Tensor& x) {
-  const Tensor y = empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
+  const Tensor y = empty(x.sizes(), {.dtype = x.dtype()});
   Tensor(y).copy_(x);
   return reshape(y, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)});
 }
@@ -174,7 +174,7 @@ struct Solve {
       Tensor one = a;
       if (is_one_matrix(a))
         while (one.dim() > 2) one = select(one, 0, 0);
-      const Tensor lu = linalg::own_batch(linalg::on_host(one)), x = linalg::own_batch(linalg::on_host(b));
+      const Tensor lu = linalg::own_batch(one), x = linalg::own_batch(b);
       const Tensor pivots = empty({lu.size(0), n}, {.dtype = i64});
       kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
       visit_precise(a.dtype(), [&]<class T> { check_regular<T>(caller, a, lu); });
@@ -193,7 +193,7 @@ struct Solve {
     const Tensor x = grad_enabled() ? mantissa::solve(saved[0], saved[1]) : saved[2];
     if (!grad_enabled() && saved.size() > 3) {
       check_may_read(caller, g, "its factors are on the host");
-      const Tensor gb = linalg::own_batch(linalg::on_host(g));
+      const Tensor gb = linalg::own_batch(g);
       solve_by_factors(saved[3], saved[4], gb, true);
       const Tensor shaped = reshape(gb, g.sizes()).to(g.device());
       return {-matmul(shaped, transpose(x)), shaped};

@@ -26,7 +26,7 @@ SvdResult decompose(const char* name, const Tensor& a, bool vectors = true) {
   check_may_read(name, a, "it is computed on the host");
   const ProfileRange range(ProfileKind::op, name, &a);
   const bool wide = a.size(1) < a.size(2);
-  const Tensor host = linalg::on_host(a), columns = linalg::own_batch(wide ? transpose(host) : host);
+  const Tensor columns = linalg::own_batch(wide ? transpose(a) : a);
   const std::int64_t batch = a.size(0), m = columns.size(1), n = columns.size(2);
   const Tensor values = empty({batch, n}, {.dtype = f64});
   Tensor u_t, v_t;

@@ -16,7 +16,7 @@ Tensor on_host(const Tensor& a);
 // The same, but a small matrix stays where it is: `rows` says how often the composed function repeats its operators. A
 // large one is an error while a step is recorded (jit/capture.h).
 Tensor on_host_if_large(const char* name, const Tensor& a, std::int64_t rows);
-Tensor own_batch(const Tensor& x);                      // like as_batch, but always a copy
+Tensor own_batch(const Tensor& x);                      // like as_batch, but always a copy, and on the host
 Tensor batch_view(const Tensor& x);  // like as_batch, but with any strides, and a view where possible
 // a's batch dimensions (all but the last two) followed by `last`.
 Dims batch_and(const Tensor& a, std::initializer_list<std::int64_t> last);

@@ -80,11 +80,9 @@ NamedTensors WeightAverage::state_dict() const {
 void WeightAverage::load_state_dict(const NamedTensors& state) {
   const std::string mismatch = io::describe_mismatch(own_state(), state);
   check(mismatch.empty(), name_, " load_state_dict: ", mismatch);
-  const auto named = [&](const std::string& name) {
-    return std::ranges::find(state, name, &NamedTensors::value_type::first)->second;
-  };
-  for (auto& [name, t] : own_state()) Tensor(t).copy_(named(name));
-  for (Group& g : groups_) g.steps.copy_(named("updates").expand(g.steps.sizes()));
+  for (auto& [name, t] : own_state())
+    Tensor(t).copy_(std::ranges::find(state, name, &NamedTensors::value_type::first)->second);
+  for (Group& g : groups_) g.steps.fill_(static_cast<double>(updates()));  // so far only of the first parameter
 }
 
 Ema::Ema(Parameters parameters, const EmaOptions& options)
