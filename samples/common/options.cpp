@@ -6,15 +6,28 @@
 #include <mantissa/io/stop.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 
 namespace samples {
 namespace {
 
 double usual_lr(const std::string& optimizer) { return optimizer == "sgd" ? 0.05 : optimizer == "adam" ? 1e-3 : 4e-3; }
+
+// CLI::NonNegativeNumber's message has the largest double in it, digit by digit.
+const CLI::Validator not_negative(
+    [](const std::string& text) -> std::string {
+      double value = 0;
+      const char* const end = text.data() + text.size();
+      const auto [read, error] = std::from_chars(text.data(), end, value);
+      const bool good = error == std::errc() && read == end && value >= 0;
+      return good ? "" : fmt::format("must be a number that is not negative, got {}", text);
+    },
+    "NONNEGATIVE");
 
 void add_options(CLI::App& app, const Program& program, Options& o) {
   // so that scripts can append to default options
@@ -24,13 +37,13 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   if (!program.datasets.empty()) {
     app.add_option("--dataset", o.dataset, "Data set")->check(CLI::IsMember(program.datasets));
     app.add_option("--workers", o.workers, "Loader threads; 0: load in the training thread")->check(CLI::Range(0, 256));
-    app.add_option("--limit", o.limit, "Use only the first images of each part; 0: all")->check(CLI::NonNegativeNumber);
+    app.add_option("--limit", o.limit, "Use only the first images of each part; 0: all")->check(not_negative);
   }
   if (!program.models.empty()) app.add_option("--model", o.model, "Model")->check(CLI::IsMember(program.models));
   for (const Flag& flag : program.flags) {
     std::visit([&](auto* value) {
       CLI::Option* option = app.add_option(flag.name, *value, flag.help);
-      if constexpr (std::is_same_v<decltype(value), double*>) option->check(CLI::NonNegativeNumber);
+      if constexpr (std::is_same_v<decltype(value), double*>) option->check(not_negative);
       else if constexpr (std::is_same_v<decltype(value), std::int64_t*>)
         option->check(CLI::Range(flag.least, std::int64_t{1} << 40));
       else if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
@@ -39,10 +52,10 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   app.add_option("--epochs", o.epochs, "Passes over the training data")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
   app.add_option("--minutes", o.minutes, "Train so long instead; where a run then ends depends on the machine; 0: off")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative);
   app.add_option("--batch", o.batch, "Samples per step")->check(CLI::Range(std::int64_t{1}, std::int64_t{60000}));
   app.add_option("--lr", o.lr, "Learning rate (peak of the schedule); 0: the optimizer's usual")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative);
   app.add_option("--optimizer", o.optimizer, "Optimizer")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
   app.add_option("--schedule", o.schedule, "Learning rate schedule")
       ->check(CLI::IsMember({"onecycle", "cosine", "constant"}));
@@ -52,7 +65,7 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   app.add_option("--threads", o.threads, "CPU threads; 0: all cores")->check(CLI::Range(0, 1024));
   app.add_option("--save", o.save, "Checkpoint file, written after each epoch and on Ctrl-C");
   app.add_option("--save-every", o.save_every, "Also write it every so many steps; 0: do not")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative);
   app.add_option("--resume", o.resume, "Go on from this checkpoint");
   app.add_option("--log", o.log, "Folder for TensorBoard: losses on the way, and each epoch's values");
   app.add_option("--onnx", o.onnx, "ONNX file of the trained net, written at the end");
