@@ -162,16 +162,12 @@ struct Key {
     }
   };
 };
-Problem& find_problem(const Key& key) {
+Problem* problem_of(const Key& key) {
   // Never destroyed: a graph that this thread recorded may run kernels of these plans after the thread has ended.
   static thread_local auto& problems = *new std::unordered_map<Key, Problem, Key::Hash>;
-  const auto at = problems.find(key);
-  if (at != problems.end()) return at->second;
-  Problem made;
-  try {
-    made = make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.tf32);
-  } catch (const Refused& r) { report(r); }
-  return problems.emplace(key, std::move(made)).first->second;
+  return find_problem(problems, key, [&] {
+    return make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.tf32);
+  });
 }
 
 }  // namespace
@@ -184,8 +180,8 @@ std::string cudnn_version() {
 bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b,
                const View& bias, int index) {
   if (!shape.is_image()) return false;
-  Problem& p =
-      find_problem({pass, shape, layout, y.dtype, static_cast<bool>(bias), current_device(), is_tf32_allowed()});
+  Problem* const p =
+      problem_of({pass, shape, layout, y.dtype, static_cast<bool>(bias), current_device(), is_tf32_allowed()});
   void* x = pass == ConvPass::input_gradient ? y.data : a.data;
   void* w = pass == ConvPass::weight_gradient ? y.data : b.data;
   void* g = pass == ConvPass::forward ? y.data : pass == ConvPass::input_gradient ? a.data : b.data;

@@ -45,17 +45,10 @@ std::vector<std::int64_t> key_of(const AttentionProblem& a, const AttentionBias&
   for (const AttentionRows* r : {&a.dy, &a.dq, &a.dk, &a.dv}) key.insert(key.end(), {r->batch, r->head, r->row});
   return key;
 }
-Problem& find_problem(const AttentionProblem& a, const AttentionBias& b, bool backward) {
+Problem* problem_of(const AttentionProblem& a, const AttentionBias& b, bool backward) {
   // Never destroyed: a graph that this thread recorded may run kernels of these plans after the thread has ended.
   static thread_local auto& problems = *new std::map<std::vector<std::int64_t>, Problem>;
-  const std::vector<std::int64_t> key = key_of(a, b, backward);
-  const auto at = problems.find(key);
-  if (at != problems.end()) return at->second;
-  Problem made;
-  try {
-    made = make_attention(a, b, backward);
-  } catch (const Refused& r) { report(r); }
-  return problems.emplace(key, std::move(made)).first->second;
+  return find_problem(problems, key_of(a, b, backward), [&] { return make_attention(a, b, backward); });
 }
 
 // Whether every row begins at a multiple of `alignment` bytes. cuDNN proposes engines for other rows too, but these
@@ -74,7 +67,7 @@ bool run_cudnn_attention(const AttentionProblem& a, const AttentionBias& b, bool
   for (const AttentionRows* r : {&a.dy, &a.dq, &a.dk, &a.dv}) {
     if (backward && !has_aligned_rows(*r)) return false;
   }
-  Problem& p = find_problem(a, b, backward);
+  Problem* const p = problem_of(a, b, backward);
   float factor = static_cast<float>(a.scale), most_hidden = -3e38f, unit = 1;
   std::vector<void*> pointers{a.q.data, a.k.data, a.v.data, a.y.data, a.lse, &factor};
   std::vector<std::int64_t> ids{queries, keys, values, result, log_sums, scale};

@@ -43,6 +43,12 @@ inline void report(const Refused& r) {
   std::fprintf(stderr, "mantissa: cuDNN: %s; another kernel is used: %s\n", cudnnGetErrorString(r.status), text);
 }
 
+// Whether memory was short. That may pass, so unlike any other refusal it is not remembered.
+inline bool may_pass(const Refused& r) {
+  return r.status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+         r.status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
 class Descriptor {
  public:
   Descriptor() = default;
@@ -171,16 +177,19 @@ inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> o
     if (p.configs.size() >= most_cudnn_plans) break;
     try {
       ask_for_engines(p, graph, mode, may_use_tensor_cores);
-    } catch (const Refused& r) { report(r); }  // no engine in this mode
+    } catch (const Refused& r) {  // no engine in this mode
+      if (may_pass(r)) throw;
+      report(r);
+    }
   }
   if (p.configs.size() > most_cudnn_plans) p.configs.resize(most_cudnn_plans);
   p.keep.push_back(std::move(graph));
 }
 
-// The plan of engine `index`; empty if the engine refuses.
-inline Plan& find_plan(Problem& p, int index) {
+// The plan of engine `index`: empty if the engine refuses, null if memory was short.
+inline Plan* find_plan(Problem& p, int index) {
   const auto at = p.plans.find(index);
-  if (at != p.plans.end()) return at->second;
+  if (at != p.plans.end()) return &at->second;
   Plan made;
   const CaptureRelaxed relaxed;  // a kernel may be compiled and loaded
   try {
@@ -193,16 +202,35 @@ inline Plan& find_plan(Problem& p, int index) {
     require(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                      &made.workspace));
     made.plan = std::move(plan);
-  } catch (const Refused& r) { report(r); }
-  return p.plans.emplace(index, std::move(made)).first->second;
+  } catch (const Refused& r) {
+    report(r);
+    if (may_pass(r)) return nullptr;
+  }
+  return &p.plans.emplace(index, std::move(made)).first->second;
 }
 
-// Runs plan `index` with these tensors; false if there is none, or it refuses.
-inline bool run_plan(Problem& p, int index, std::span<void* const> pointers, std::span<const std::int64_t> ids,
+// The problem that `problems` has for `key`, made on first use: without engines if cuDNN refuses it, null if memory was short.
+template <class Problems, class Key, class Make>
+Problem* find_problem(Problems& problems, const Key& key, const Make& make) {
+  const auto at = problems.find(key);
+  if (at != problems.end()) return &at->second;
+  Problem made;
+  try {
+    made = make();
+  } catch (const Refused& r) {
+    report(r);
+    if (may_pass(r)) return nullptr;
+  }
+  return &problems.emplace(key, std::move(made)).first->second;
+}
+
+// Runs plan `index` of the problem, if any, with these tensors; false if there is none, or it refuses.
+inline bool run_plan(Problem* problem, int index, std::span<void* const> pointers, std::span<const std::int64_t> ids,
                      Device device) {
-  if (index >= static_cast<int>(p.configs.size())) return false;
-  Plan& plan = find_plan(p, index);
-  if (!plan.plan.get() || plan.workspace > (std::int64_t{1} << 30)) return false;
+  if (!problem || index >= static_cast<int>(problem->configs.size())) return false;
+  Plan* const found = find_plan(*problem, index);
+  if (!found || !found->plan.get() || found->workspace > (std::int64_t{1} << 30)) return false;
+  const Plan& plan = *found;
   const Tensor workspace = Tensor::allocate({std::max<std::int64_t>(plan.workspace, 1)}, u8, device);
   void* scratch = workspace.view().data;
   const auto count = static_cast<std::int64_t>(pointers.size());
