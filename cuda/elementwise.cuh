@@ -66,16 +66,19 @@ template <class F, class C, int arity> __global__ void element_kernel(F f, Walk<
   }
 }
 
-template <class F, class C, int arity>
+// packs: false if the result's dtype never allows them, so that no kernel is made that cannot be launched.
+template <class F, class C, int arity, bool packs = true>
 void launch_elementwise(const char* name, const F& f, const ElementwiseLoop& loop) {
   struct State { const char* name; const F& f; };
   const State state{name, f};
   for_indexable_parts(loop, [](const void* s, const ElementwiseLoop& part) {
     const State& st = *static_cast<const State*>(s);
     const Walk<arity> walk = walk_of<arity>(part);
-    if (can_use_packs(part, dtype_of<C>))
-      launch(st.name, &pack_kernel<F, C, arity>, grid_for(walk.count, pack), st.f, walk);
-    else launch(st.name, &element_kernel<F, C, arity>, grid_for(walk.count, 4), st.f, walk);
+    if constexpr (packs) {
+      if (can_use_packs(part, dtype_of<C>))
+        return launch(st.name, &pack_kernel<F, C, arity>, grid_for(walk.count, pack), st.f, walk);
+    }
+    launch(st.name, &element_kernel<F, C, arity>, grid_for(walk.count, 4), st.f, walk);
   }, &state);
 }
 

@@ -107,6 +107,7 @@ TEST_CASE("rows that no block holds have the bits of add and norm, too") {
         for (const bool centred : {false, true}) compare(device, d, dtype, dtype, true, centred);
       }
     }
+    for (const bool centred : {false, true}) compare(device, {2, 4099}, f64, f64, true, centred);
   }
 }
 

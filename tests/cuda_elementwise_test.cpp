@@ -7,6 +7,7 @@
 
 #include "core/accelerator.h"
 #include "core/ops.h"
+#include "core/ops_numeric.h"
 #include "core/random.h"
 #include "optim/adam.h"
 #include "optim/lamb.h"
@@ -68,6 +69,24 @@ TEST_CASE("rows and columns are broadcast over whole packs and parts of them") {
         into.add_(column.to(cuda));
         check_same(into, x.clone().add_(column));
       }
+    }
+  }
+}
+
+TEST_CASE("products in place, and the parts of floating-point numbers") {
+  if (nothing_to_test()) return;
+  for (const Dtype dtype : {f32, f16, bf16, f64, i64, i32}) {
+    for (const bool transposed : {false, true}) {
+      INFO(name_of(dtype) << (transposed ? ", transposed" : ""));
+      const Tensor x = numbers({61, 37}, dtype, 1), y = numbers({61, 37}, dtype, 2);
+      Tensor on = x.to(cuda), host = x.clone();
+      if (transposed) on.t().mul_(y.reshape({37, 61}).to(cuda)), host.t().mul_(y.reshape({37, 61}));
+      else on.mul_(y.to(cuda)), host.mul_(y);
+      check_same(on, host);
+      if (!is_floating(dtype)) continue;
+      const auto parts = frexp(transposed ? x.t() : x), parts_on = frexp(transposed ? x.to(cuda).t() : x.to(cuda));
+      check_same(parts_on.mantissa, parts.mantissa);
+      check_same(parts_on.exponent, parts.exponent);
     }
   }
 }

@@ -137,3 +137,15 @@ TEST_CASE("gather, scatter and nonzero of bytes and doubles") {
     same(nonzero(sparse.to(device)), nonzero(sparse));
   }
 }
+
+TEST_CASE("sums of booleans by index are true where any of them is") {
+  for (const std::int64_t length : {3, 40}) {  // two algorithms on a GPU
+    manual_seed(4);
+    const Tensor at = randint(0, 9, {5, length}), x = rand({5, 9}) < 0.2, source = rand({5, length}) < 0.5;
+    const Tensor counts = scatter_add(x.to(i64), 1, at, source.to(i64));
+    for (const Device device : devices()) {
+      CAPTURE(device);
+      CHECK(equal(scatter_add(x.to(device), 1, at.to(device), source.to(device)).to(cpu), counts > 0));
+    }
+  }
+}

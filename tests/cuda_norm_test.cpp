@@ -68,6 +68,7 @@ TEST_CASE("layer norm and RMS norm of rows of every length") {
   }
   for (const Norm& norm : {layer, rms}) compare(norm, {20, 700}, {700}, {f64, f16});
   for (const Norm& norm : {layer, rms}) compare(norm, {3, 3000}, {3000}, {f64});
+  for (const Norm& norm : {layer, rms}) compare(norm, {20, 1201}, {1201}, {f64});
 }
 
 TEST_CASE("group norm of planes of every size") {

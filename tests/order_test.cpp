@@ -104,6 +104,30 @@ TEST_CASE("the largest of a line is the first in descending order, also of sever
   }
 }
 
+TEST_CASE("the first k of a line are the first of the whole order, among ties, NaN and zeros of both signs") {
+  manual_seed(21);
+  for (const Dtype dtype : {f32, f64, f16, bf16, i64, i32, u8}) {
+    for (const std::int64_t n : {70, 200, 1003, 5000}) {
+      for (const bool has_nan : {false, true}) {
+        if (has_nan && !is_floating(dtype)) continue;
+        const std::int64_t values = n % 10 == 0 ? 20 : 200;  // few: mostly ties
+        Tensor x = randint(0, values, {6, n}).to(dtype);
+        if (dtype != u8) x = where(rand({6, n}) < 0.5, x * -1, x);
+        if (has_nan) x = where(rand({6, n}) < 0.01, Tensor(NAN), x);
+        const Tensor rising = sort(x).values;  // every key precedes the ones before it, or none does
+        for (const Tensor& lines : {x, rising}) {
+          const Tensor down = argsort(lines, 1, true), up = argsort(lines, 1);
+          for (const std::int64_t k : {1, 2, 3, 7, 15, 64, 70}) {
+            INFO(name_of(dtype) << " n " << n << " k " << k << (has_nan ? " with NaN" : ""));
+            CHECK(equal(topk(lines, k, 1, true).indices, slice(down, 1, 0, k)));
+            CHECK(equal(topk(lines, k, 1, false).indices, slice(up, 1, 0, k)));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("searchsorted finds the places of the standard library's bounds") {
   manual_seed(19);
   for (const std::int64_t n : {0, 1, 2, 3, 100, 1000}) {

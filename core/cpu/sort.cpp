@@ -38,6 +38,23 @@ template <class C> bool less(C a, C b) {
   else return a < b;
 }
 
+// Which keys of a vector may come before `last`, as bits: NaN always may.
+template <class C> std::uint64_t may_precede(const C* key, const Vec<C>& last, bool descending) {
+  constexpr std::uint64_t all = ~std::uint64_t{0} >> (64 - Vec<C>::size);
+  const Vec<C> v = load(key);
+  const auto cannot = descending ? v <= last : v >= last;
+#if defined(__AVX512BW__)
+  return all & ~std::uint64_t{cannot.data};
+#else
+  if (xsimd::all(cannot)) return 0;
+  bool lanes[Vec<C>::size];
+  cannot.store_unaligned(lanes);
+  std::uint64_t bits = all;
+  for (std::size_t i = 0; i < Vec<C>::size; ++i) bits ^= std::uint64_t{lanes[i]} << i;
+  return bits;
+#endif
+}
+
 // Number of leading elements for which `before` is true, of n elements partitioned by it. Binary search without
 // branches, which would be unpredictable.
 template <class C, class Before> std::int64_t count_leading(const C* from, std::int64_t n, const Before& before) {
@@ -161,7 +178,10 @@ template <class C> class Orderer {
   // The positions of the first `count` of n keys in the requested order.
   void order(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
     with_words(key, n, descending, [&](const auto& word, int) {
-      const auto* const words = ordered(word, n, count);
+      decltype(word(0)) few[most_of_few];
+      const bool are_few = count <= std::min(most_of_few, n / 64);
+      if (are_few) find_first_few(few, key, word, n, count, descending);
+      const auto* const words = are_few ? few : ordered(word, n, count);
       parallel_for(count, grain_size, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t i = first; i < last; ++i) out[i] = position_of(words[i]);
       });
@@ -212,14 +232,40 @@ template <class C> class Orderer {
   }
 
  private:
-  static constexpr std::int64_t radix_from = 256, select_from = 512, long_from = 8192;
+  static constexpr std::int64_t most_of_few = 64, radix_from = 256, select_from = 512, long_from = 8192;
   // Uninitialised memory for n words.
   template <class Word> static Word* room(Tensor& memory, std::int64_t n) {
     const std::int64_t size = n * static_cast<std::int64_t>(sizeof(Word) / sizeof(std::int64_t));
     if (!memory.defined() || memory.numel() < size) memory = Tensor::allocate({size}, i64);
     return static_cast<Word*>(memory.raw_data());
   }
-  // The first `count` of n words in sorted order.
+  // The first `count` of n words in sorted order, for few of very many: a key that precedes the last of them takes its
+  // place among them. Most do not, and are passed over by vectors.
+  template <class Word, class WordAt>
+  static void find_first_few(Word* first, const C* key, const WordAt& word, std::int64_t n, std::int64_t count,
+                             bool descending) {
+    constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
+    for (std::int64_t i = 0; i < count; ++i) first[i] = word(i);
+    std::sort(first, first + count);
+    const auto take = [&](std::int64_t i) {
+      const Word w = word(i);
+      if (w > first[count - 1]) return;
+      std::int64_t at = count - 1;
+      for (; at > 0 && first[at - 1] > w; --at) first[at] = first[at - 1];
+      first[at] = w;
+    };
+    const auto last = [&] { return Vec<C>(key[position_of(first[count - 1])]); };
+    Vec<C> bound = last();
+    std::int64_t i = count;
+    for (; i + width <= n; i += width) {
+      std::uint64_t left = may_precede(key + i, bound, descending);
+      if (left == 0) continue;
+      for (; left != 0; left &= left - 1) take(i + std::countr_zero(left));
+      bound = last();
+    }
+    for (; i < n; ++i) take(i);
+  }
+  // The same for any `count`.
   template <class WordAt> const auto* ordered(const WordAt& word, std::int64_t n, std::int64_t count) {
     using Word = decltype(word(0));
     if (count <= n / 8) {  // a heap of the first ones so far

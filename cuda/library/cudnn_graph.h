@@ -209,7 +209,8 @@ inline Plan* find_plan(Problem& p, int index) {
   return &p.plans.emplace(index, std::move(made)).first->second;
 }
 
-// The problem that `problems` has for `key`, made on first use: without engines if cuDNN refuses it, null if memory was short.
+// The problem that `problems` has for `key`, made on first use: without engines if cuDNN refuses it, null if memory was
+// short.
 template <class Problems, class Key, class Make>
 Problem* find_problem(Problems& problems, const Key& key, const Make& make) {
   const auto at = problems.find(key);
