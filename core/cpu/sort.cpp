@@ -179,9 +179,11 @@ template <class C> class Orderer {
   void order(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
     with_words(key, n, descending, [&](const auto& word, int) {
       decltype(word(0)) few[most_of_few];
-      const bool are_few = count <= std::min(most_of_few, n / 64);
-      if (are_few) find_first_few(few, key, word, n, count, descending);
-      const auto* const words = are_few ? few : ordered(word, n, count);
+      const auto* words = few;
+      if (count <= std::min<std::int64_t>(16, n / 8) || count <= std::min(most_of_few, n / 64))
+        find_first_few(few, key, word, n, count, descending);
+      else if (count <= n / 64) words = first_of_many(key, word, n, count, descending);
+      else words = ordered(word, n, count);
       parallel_for(count, grain_size, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t i = first; i < last; ++i) out[i] = position_of(words[i]);
       });
@@ -239,8 +241,8 @@ template <class C> class Orderer {
     if (!memory.defined() || memory.numel() < size) memory = Tensor::allocate({size}, i64);
     return static_cast<Word*>(memory.raw_data());
   }
-  // The first `count` of n words in sorted order, for few of very many: a key that precedes the last of them takes its
-  // place among them. Most do not, and are passed over by vectors.
+  // The first `count` of n words in sorted order, for few of many: a key that precedes the last of them takes its place
+  // among them. Most do not, and are passed over by vectors.
   template <class Word, class WordAt>
   static void find_first_few(Word* first, const C* key, const WordAt& word, std::int64_t n, std::int64_t count,
                              bool descending) {
@@ -265,23 +267,33 @@ template <class C> class Orderer {
     }
     for (; i < n; ++i) take(i);
   }
+  // The same for more of them: the other keys are collected, and reduced to the first ones when there are as many.
+  template <class WordAt>
+  const auto* first_of_many(const C* key, const WordAt& word, std::int64_t n, std::int64_t count, bool descending) {
+    using Word = decltype(word(0));
+    constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
+    Word* const some = room<Word>(words_, 2 * count + width);
+    std::int64_t held = 0, i = 0;
+    const auto keep_first = [&] {
+      std::nth_element(some, some + count - 1, some + held);
+      held = count;
+      return Vec<C>(key[position_of(some[count - 1])]);
+    };
+    for (; i < 2 * count; ++i) some[held++] = word(i);
+    Vec<C> last = keep_first();
+    for (; i + width <= n; i += width) {
+      for (std::uint64_t left = may_precede(key + i, last, descending); left != 0; left &= left - 1)
+        some[held++] = word(i + std::countr_zero(left));
+      if (held >= 2 * count) last = keep_first();
+    }
+    for (; i < n; ++i) some[held++] = word(i);
+    keep_first();
+    std::sort(some, some + count);
+    return static_cast<const Word*>(some);
+  }
   // The same for any `count`.
   template <class WordAt> const auto* ordered(const WordAt& word, std::int64_t n, std::int64_t count) {
     using Word = decltype(word(0));
-    if (count <= n / 8) {  // a heap of the first ones so far
-      Word* const heap = room<Word>(words_, count);
-      for (std::int64_t i = 0; i < count; ++i) heap[i] = word(i);
-      std::make_heap(heap, heap + count);
-      for (std::int64_t i = count; i < n; ++i) {
-        const Word w = word(i);
-        if (w > *heap) continue;
-        std::pop_heap(heap, heap + count);
-        heap[count - 1] = w;
-        std::push_heap(heap, heap + count);
-      }
-      std::sort_heap(heap, heap + count);
-      return static_cast<const Word*>(heap);
-    }
     Word* const words = room<Word>(words_, n);
     parallel_for(n, grain_size, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) words[i] = word(i);
