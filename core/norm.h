@@ -1,6 +1,6 @@
 // Normalisation kernels: over rows (layer norm; RMS norm, which is the same without subtracting the mean) and over
 // groups of channels (group norm). Weight and bias may be absent. Statistics are in the compute dtype.
-// core/cpu/norm.cpp, core/cpu/group_norm.cpp, cuda/norm.cu, cuda/norm_backward.cu, cuda/group_norm.cu.
+// core/cpu/norm.cpp, core/cpu/group_norm.cpp, cuda/norm.cu, cuda/norm_backward.cuh, cuda/group_norm.cu.
 #pragma once
 
 #include "core/kernel.h"

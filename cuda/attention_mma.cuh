@@ -158,12 +158,18 @@ template <class T, int width_, int pieces, int columns_, bool exact> struct Tens
 
 // The configuration for one head size: forward, with one result, has more rows per warp than backward with two. A block
 // must fit into 99 KiB (sm_86, sm_89, sm_120).
-template <class T, int width, bool exact> void launch_mma(const AttentionProblem& p, bool backward) {
+template <class T, int width, bool exact> void launch_mma_forward(const AttentionProblem& p) {
+  launch_forward<TensorCores<T, width, width <= 128 ? 2 : 1, width <= 64 ? 64 : 32, exact>>(p);
+}
+template <class T, int width, bool exact> void launch_mma_backward(const AttentionProblem& p) {
   constexpr int columns = width == 64 ? 64 : width <= 128 ? 32 : 16;
   using Backward = TensorCores<T, width, 1, columns, exact>;
   static_assert(shared_bytes<Backward>(2) <= 99 * 1024);
-  if (backward) launch_backward<Backward, width <= 128, exact>(p);
-  else launch_forward<TensorCores<T, width, width <= 128 ? 2 : 1, width <= 64 ? 64 : 32, exact>>(p);
+  launch_backward<Backward, width <= 128, exact>(p);
+}
+template <class T, int width, bool exact> void launch_mma(const AttentionProblem& p, bool backward) {
+  if (backward) launch_mma_backward<T, width, exact>(p);
+  else launch_mma_forward<T, width, exact>(p);
 }
 
 }  // namespace mantissa::cuda_backend::flash

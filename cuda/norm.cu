@@ -1,5 +1,5 @@
 // Row normalization: layer norm, and RMS norm, which does not subtract the mean. A residual is added to x in registers,
-// before x is normalized. The gradient: cuda/norm_backward.cu.
+// before x is normalized. The gradient: cuda/norm_backward.cuh.
 #include "core/norm.h"
 #include "cuda/norm.cuh"
 

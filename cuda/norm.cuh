@@ -1,4 +1,4 @@
-// Shared by the row normalizations (layer norm and RMS norm in cuda/norm.cu and norm_backward.cu, group norm in
+// Shared by the row normalizations (layer norm and RMS norm in cuda/norm.cu and norm_backward.cuh, group norm in
 // cuda/group_norm.cu): the statistics of a row, and the second stage of the gradients of weight and bias.
 #pragma once
 

@@ -2,6 +2,7 @@
 # The checks that take too long for .ci/run: scripts/check_all.sh [lane...], all of them without names. Lanes:
 #   samples     every sample with --device cuda on the CPU shim, in tiny settings and all precisions
 #   ptx         the CUDA backend on the shim, which executes the PTX of nvcc and NVRTC (tests/cuda_shim/ptx.h): needs nvcc
+#   other_gpus  every file of kernels compiled for sm_80, sm_100 and sm_120: needs nvcc
 #   shim_asan   the CUDA backend on the shim under AddressSanitizer and UndefinedBehaviorSanitizer
 #   shim_tsan   the same under ThreadSanitizer: CUDA threads count as threads
 #   cpu_asan    every other test under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -77,6 +78,17 @@ ptx() {
   return $status
 }
 
+other_gpus() {
+  local build=$root/build/other_gpus status=0 objects sources
+  cmake --preset release -B "$build" -DMANTISSA_CUDA=ON '-DCMAKE_CUDA_ARCHITECTURES=80;100;120' -DMANTISSA_TESTS=OFF \
+    -DMANTISSA_SAMPLES=OFF -DMANTISSA_BENCH=OFF || return 1
+  cmake --build "$build" -j "$jobs" --target mantissa_cuda_objects -- -k 0 || status=1
+  objects=$(find "$build/CMakeFiles/mantissa_cuda_objects.dir" -name '*.cu.o' | wc -l)
+  sources=$(find "$root/cuda" "$root/amp/kernels" -name '*.cu' | wc -l)
+  echo "$objects of $sources files compiled for sm_80, sm_100 and sm_120"
+  return $status
+}
+
 samples() {
   local failures=0 amp
   build_preset release '' shim_samples || return 1
@@ -120,8 +132,8 @@ clang() {
 
 # qemu runs an instruction some twenty times as long as a processor: what stands for the rest are the tests of every
 # operator, of modules, optimizers, mixed precision and files.
-arm64_tests=(op_test golden_ops_test golden_ops_more_test golden_modules_test golden_optim_test nn_test autograd_test amp_test
-  scaler_golden_test dtype_test special_values_test gemm_test kernel_paths_test parallel_test team_test random_test io_test)
+arm64_tests=(op_test golden_ops_test golden_ops_more_test golden_modules_test golden_modules_sequence_test golden_optim_test nn_test
+  autograd_test amp_test scaler_golden_test dtype_test special_values_test gemm_test kernel_paths_test parallel_test team_test random_test io_test)
 arm64() {
   install_packages "$packages_for_arm64"
   scripts/arm64_root.sh || return 1
@@ -129,7 +141,7 @@ arm64() {
     ctest --preset arm64 -j "$jobs" -R "^($(IFS='|' && echo "${arm64_tests[*]}")|mnist_test)\$" "${ctest_options[@]}"
 }
 
-all=(samples ptx shim_asan shim_tsan cpu_asan cpu_tsan clang arm64)
+all=(samples ptx other_gpus shim_asan shim_tsan cpu_asan cpu_tsan clang arm64)
 lanes=("$@")
 [ $# -gt 0 ] || lanes=("${all[@]}")
 for lane in "${lanes[@]}"; do
@@ -141,7 +153,7 @@ for lane in "${lanes[@]}"; do
   say "$lane"
   begin=$SECONDS
   if "$lane" 2>&1 | tee "$logs/$lane.log"; then result=passed; else result=failed failed=1; fi
-  said=$(grep -E '^[0-9]+% tests passed|^sanitizer reports|^[0-9]+ failures|^[0-9]+ of [0-9]+ kernels|^STOPPED' "$logs/$lane.log" | paste -sd ';' || true)
+  said=$(grep -E '^[0-9]+% tests passed|^sanitizer reports|^[0-9]+ failures|^[0-9]+ of [0-9]+ (kernels|files)|^STOPPED' "$logs/$lane.log" | paste -sd ';' || true)
   results+=("$(printf '%-10s %-7s %6d s   %s   %s' "$lane" "$result" $((SECONDS - begin)) "${said:-no last line}" "$logs/$lane.log")")
 done
 say "Lanes"

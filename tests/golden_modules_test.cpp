@@ -1,7 +1,6 @@
 // Every module compared with PyTorch: it loads PyTorch's state_dict by name, and its results, gradients and buffers
 // match PyTorch's. The cases are the lines of tests/golden/modules_*.h; tests/golden/make.py computed the expected
-// values.
-#include <cstdlib>
+// values. Recurrent and attention modules: tests/golden_modules_sequence_test.cpp.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -9,7 +8,6 @@
 
 #include "tests/golden/modules_layers.h"
 #include "tests/golden/modules_loss.h"
-#include "tests/golden/modules_sequence.h"
 #include "tests/golden/run_modules.h"
 
 namespace mantissa::test {
@@ -61,21 +59,9 @@ const std::map<std::string, std::string> excused = {
     {"Layer", "one layer of a Sequential, of any type: what the layers compute is tested"},
 };
 
-template <std::size_t n>
-void save_all(const std::filesystem::path& folder, const char* stem, const ModuleCase (&cases)[n]) {
-  const Golden golden(stem);
-  for (const ModuleCase& c : cases) {
-    if (golden.below(std::string(c.name) + "/state/").empty()) continue;
-    c.save(golden, c.name, (folder / (std::string(c.name) + ".safetensors")).string());
-  }
-}
-
 }  // namespace
 
 TEST_CASE("layers compute what PyTorch does") { run_modules("modules_layers", layer_cases); }
-TEST_CASE("recurrent and attention modules compute what PyTorch does") {
-  run_modules("modules_sequence", sequence_cases);
-}
 TEST_CASE("losses as modules compute what PyTorch does") { run_modules("modules_loss", loss_module_cases); }
 
 TEST_CASE("every module has a golden case or a reason to have none") {
@@ -102,13 +88,9 @@ TEST_CASE("every module has a golden case or a reason to have none") {
   }
 }
 
-// For tests/golden/load_back.py, which loads files of nn::save in PyTorch: $MANTISSA_SAVE names a folder.
 TEST_CASE("modules save files for PyTorch", "[.save]") {
-  const char* folder = std::getenv("MANTISSA_SAVE");
-  REQUIRE(folder);
-  save_all(folder, "modules_layers", layer_cases);
-  save_all(folder, "modules_sequence", sequence_cases);
-  save_all(folder, "modules_loss", loss_module_cases);
+  save_modules("modules_layers", layer_cases);
+  save_modules("modules_loss", loss_module_cases);
 }
 
 }  // namespace mantissa::test

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lets PyTorch load what Mantissa saved, strictly, and compares every bit with the state Mantissa was given.
 
-    tests/golden/load_back.py build/release/golden_modules_test
+    tests/golden/load_back.py build/release/golden_modules_test build/release/golden_modules_sequence_test
 """
 
 import os
@@ -18,7 +18,8 @@ from modules import build
 
 with tempfile.TemporaryDirectory() as folder:
     environment = os.environ | {"MANTISSA_SAVE": folder}
-    subprocess.run([sys.argv[1], "[.save]"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    for program in sys.argv[1:]:
+        subprocess.run([program, "[.save]"], env=environment, check=True, stdout=subprocess.DEVNULL)
     loaded = 0
     for header in sorted(here.glob("modules_*.h")):
         for name, _, make, _ in read_table(header, "MODULE"):

@@ -79,4 +79,15 @@ template <std::size_t n> void run_modules(const char* stem, const ModuleCase (&c
   CHECK(names == golden.cases());  // the file was made from these very lines
 }
 
+// For tests/golden/load_back.py, which loads files of nn::save in PyTorch: $MANTISSA_SAVE names a folder.
+template <std::size_t n> void save_modules(const char* stem, const ModuleCase (&cases)[n]) {
+  const char* folder = std::getenv("MANTISSA_SAVE");
+  REQUIRE(folder);
+  const Golden golden(stem);
+  for (const ModuleCase& c : cases) {
+    if (golden.below(std::string(c.name) + "/state/").empty()) continue;
+    c.save(golden, c.name, std::string(folder) + "/" + c.name + ".safetensors");
+  }
+}
+
 }  // namespace mantissa::test

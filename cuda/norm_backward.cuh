@@ -5,6 +5,11 @@
 //
 // A gradient that arrived by another path is added to dx in registers; a copy of dx in a second dtype is stored from
 // registers too.
+//
+// For cuda/layer_norm_backward.cu and rms_norm_backward.cu, which are separate files because the kernels take long to
+// compile.
+#pragma once
+
 #include "core/norm.h"
 #include "cuda/norm.cuh"
 
@@ -219,7 +224,7 @@ struct StretchPlan {
   }
 };
 
-template <bool centred> void backward(const RowNormGradient& f) {
+template <bool centred> void norm_backward(const RowNormGradient& f) {
   const std::int64_t n = f.dweight.numel(), rows = n > 0 ? f.x.numel() / n : 0, columns = (centred ? 2 : 1) * n;
   if (n == 0) return;
   check_row(n);
@@ -272,10 +277,4 @@ template <bool centred> void backward(const RowNormGradient& f) {
 }
 
 }  // namespace
-
-void row_norm_backward(const RowNormGradient& f) {
-  if (f.dbias) backward<true>(f);
-  else backward<false>(f);
-}
-
 }  // namespace mantissa::cuda_backend
