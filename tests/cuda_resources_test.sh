@@ -9,7 +9,9 @@ source=$1 objects=$2 update=${3:-}
 table=$source/cuda/kernel_resources.txt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-find "$objects" -name '*.ptxas' | sort >"$work/files"
+(cd "$objects" && find . -name '*.ptxas' | sort) | while read -r file; do
+  [ ! -e "$source/${file%.o.ptxas}" ] || echo "$objects/$file"  # not of sources that were since deleted
+done >"$work/files"
 [ -s "$work/files" ] || { echo "no object in $objects was compiled by nvcc" >&2; exit 1; }
 
 advice=$(xargs grep -hE '\(C75[0-9][0-9]\)' <"$work/files" | c++filt)
