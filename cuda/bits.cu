@@ -24,7 +24,8 @@ void frexp(const View& mantissa, const View& exponent, const View& x) {
   const View* inputs[] = {&x};
   visit_compute(x.dtype, [&]<class C>() {
     launch_elementwise<bits::Mantissa, C, 1>("frexp", {}, plan_elementwise(mantissa, inputs));
-    launch_elementwise<bits::Exponent, C, 1, false>("frexp", {}, plan_elementwise(exponent, inputs));
+    constexpr bool packs = false;  // the exponent is i32
+    launch_elementwise<bits::Exponent, C, 1, packs>("frexp", {}, plan_elementwise(exponent, inputs));
   });
 }
 

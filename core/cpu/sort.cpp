@@ -180,7 +180,7 @@ template <class C> class Orderer {
     with_words(key, n, descending, [&](const auto& word, int) {
       decltype(word(0)) few[most_of_few];
       const auto* words = few;
-      if (count <= std::min<std::int64_t>(16, n / 8) || count <= std::min(most_of_few, n / 64))
+      if (count <= std::min(most_of_some, n / 8) || count <= std::min(most_of_few, n / 64))
         find_first_few(few, key, word, n, count, descending);
       else if (count <= n / 64) words = first_of_many(key, word, n, count, descending);
       else words = ordered(word, n, count);
@@ -234,7 +234,9 @@ template <class C> class Orderer {
   }
 
  private:
-  static constexpr std::int64_t most_of_few = 64, radix_from = 256, select_from = 512, long_from = 8192;
+  // How many are few: of 8 times as many, and of 64 times as many.
+  static constexpr std::int64_t most_of_some = 16, most_of_few = 64;
+  static constexpr std::int64_t radix_from = 256, select_from = 512, long_from = 8192;
   // Uninitialised memory for n words.
   template <class Word> static Word* room(Tensor& memory, std::int64_t n) {
     const std::int64_t size = n * static_cast<std::int64_t>(sizeof(Word) / sizeof(std::int64_t));
