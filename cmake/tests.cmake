@@ -107,6 +107,12 @@ foreach(name IN ITEMS cuda_capture cuda_data cuda_optim cuda_training)
   add_test(NAME late_${name}_test COMMAND ${name}_test)
   set_tests_properties(late_${name}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_LATE=1")
 endforeach()
+# The same tests with the shim's cuDNN for convolutions of images.
+foreach(name IN ITEMS cuda_capture cuda_channels_last cuda_registry cuda_training cuda_weight_gradient)
+  add_test(NAME cudnn_${name}_test COMMAND ${name}_test)
+  set_tests_properties(cudnn_${name}_test PROPERTIES TIMEOUT ${test_seconds}
+                       ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_CUDNN=on;MANTISSA_OP=conv1d,conv2d,conv2d_input_grad,conv2d_weight_grad,conv_transpose1d,conv_transpose2d")
+endforeach()
 # What eager work on the device costs on the host.
 add_executable(cuda_host_bench tests/cuda_shim/host_bench.cpp $<TARGET_OBJECTS:mantissa_cuda_shim>)
 mantissa_flags(cuda_host_bench)

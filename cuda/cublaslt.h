@@ -1,5 +1,5 @@
 // Matrix products by cuBLASLt, in f64, f32 and on Tensor Cores in f16 and bf16, accumulating in f32 (f64 for f64).
-// Under the CPU shim the CPU's product replaces it (tests/cuda_shim/library/cublaslt.cpp).
+// Under the CPU shim tests/cuda_shim/cublaslt.cpp stands in for the library.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// Convolutions and attention by cuDNN's graph API. Under the CPU shim, and in a build without cuDNN, it is never used:
-// cuda/conv.cu unfolds images for matrix products, and cuda/attention.cu has its own kernels.
+// Convolutions and attention by cuDNN's graph API. Without it cuda/conv.cu unfolds images for matrix products, and
+// cuda/attention.cu has its own kernels. Under the CPU shim tests/cuda_shim/cudnn.cpp stands in for the library where a
+// test asks for it.
 #pragma once
 
 #include <string>

@@ -207,7 +207,7 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
   if (g.activation == Activation::gelu_tanh || g.a_sums) {
     for (int plan = 0; plan < most_cublaslt_plans; ++plan) library.push_back({Kernel::cublaslt_epilogue, plan, 1});
   }
-  // The first one is used if nothing is timed. cuBLASLt's heuristic is a good guess; the shim does not have it.
+  // The first one is used if nothing is timed. cuBLASLt's heuristic is a good guess; the shim's is none.
 #if defined(MANTISSA_CUDA_SHIM)
   own.insert(own.end(), library.begin(), library.end());
   own.insert(own.end(), plain.begin(), plain.end());  // slow on the shim's fibers

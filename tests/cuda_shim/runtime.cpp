@@ -2,6 +2,7 @@
 // of their own.
 #include <utility>
 
+#include "tests/cuda_shim/driver.h"
 #include "tests/cuda_shim/runtime_parts.h"
 #include "tests/cuda_shim/tensor_map.h"
 
@@ -107,11 +108,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version, unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
   note_call(__func__);
-  const bool known = std::strcmp(name, "cuTensorMapEncodeTiled") == 0;
-  *found = !known            ? cudaDriverEntryPointSymbolNotFound
+  const bool describes = std::strcmp(name, "cuTensorMapEncodeTiled") == 0;
+  *function = describes ? reinterpret_cast<void*>(&encode_tiled) : driver_function(name);
+  *found = !*function        ? cudaDriverEntryPointSymbolNotFound
            : version < 12000 ? cudaDriverEntryPointVersionNotSufficent  // NVIDIA's spelling
                              : cudaDriverEntryPointSuccess;
-  *function = *found == cudaDriverEntryPointSuccess ? reinterpret_cast<void*>(&encode_tiled) : nullptr;
+  if (*found != cudaDriverEntryPointSuccess) *function = nullptr;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* v) { return *v = 13000, cudaSuccess; }

@@ -1,6 +1,6 @@
 // Stands in for NVIDIA's driver header, as cuda_runtime.h beside it for the runtime's: the words that describe a tensor
-// to the copy engine (TMA). The function itself is fetched by cudaGetDriverEntryPointByVersion, as on a GPU; the shim's
-// is in tests/cuda_shim/tensor_map.cpp.
+// to the copy engine (TMA), and those of modules. The functions themselves are fetched by
+// cudaGetDriverEntryPointByVersion, as on a GPU; the shim's are in tests/cuda_shim/tensor_map.cpp and driver.cpp.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,16 @@
 using cuuint32_t = std::uint32_t;
 using cuuint64_t = std::uint64_t;
 
-enum CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_NOT_SUPPORTED = 801 };
+enum CUresult {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_NOT_FOUND = 500,
+  CUDA_ERROR_LAUNCH_FAILED = 719,
+  CUDA_ERROR_NOT_SUPPORTED = 801,
+};
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using CUstream = cudaStream_t;
 struct alignas(64) CUtensorMap_st { cuuint64_t opaque[16]; };  // as aligned as CUDA 12 has it; 13 has 128
 using CUtensorMap = CUtensorMap_st;
 

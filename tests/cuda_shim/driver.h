@@ -1,0 +1,10 @@
+// The driver's functions that load and launch what is compiled at run time.
+#pragma once
+
+#include <cuda.h>
+
+namespace cuda_shim {
+
+void* driver_function(const char* name);  // null: there is none of that name
+
+}  // namespace cuda_shim
