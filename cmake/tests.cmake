@@ -107,12 +107,20 @@ foreach(name IN ITEMS cuda_capture cuda_data cuda_optim cuda_training)
   add_test(NAME late_${name}_test COMMAND ${name}_test)
   set_tests_properties(late_${name}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_LATE=1")
 endforeach()
-# The same tests with the shim's cuDNN for convolutions of images.
-foreach(name IN ITEMS cuda_capture cuda_channels_last cuda_registry cuda_training cuda_weight_gradient)
-  add_test(NAME cudnn_${name}_test COMMAND ${name}_test)
-  set_tests_properties(cudnn_${name}_test PROPERTIES TIMEOUT ${test_seconds}
-                       ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_CUDNN=on;MANTISSA_OP=conv1d,conv2d,conv2d_input_grad,conv2d_weight_grad,conv_transpose1d,conv_transpose2d")
+# The same tests with the ways that come first on a GPU: the shim's cuBLASLt and cuDNN instead of our own kernels. (Cases
+# "on a GPU ..." count launches of the latter.)
+set(products_and_convolutions "matmul,bmm,addmm,linear,linear_act,feed_forward,conv1d,conv2d,conv2d_input_grad,conv2d_weight_grad,conv_transpose1d,conv_transpose2d,scaled_dot_product_attention")
+foreach(name IN ITEMS cuda_capture cuda_channels_last cuda_feed_forward cuda_linear_act cuda_linear_cross_entropy cuda_modules
+                      cuda_registry cuda_training cuda_weight_gradient)
+  add_test(NAME libraries_${name}_test COMMAND ${name}_test "~on a GPU *")
+  set_tests_properties(libraries_${name}_test PROPERTIES TIMEOUT ${test_seconds}
+                       ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_CUDNN=on;MANTISSA_TUNER_SKIP=mma,hopper;MANTISSA_OP=${products_and_convolutions}")
 endforeach()
+# With the tuner, as scripts/gpu.sh has it on a GPU: all ways of a product, a convolution and attention are compared with
+# the first and timed; nothing is kept, because which is the fastest says nothing here.
+add_test(NAME tuned_cuda_registry_test COMMAND cuda_registry_test)
+set_tests_properties(tuned_cuda_registry_test PROPERTIES TIMEOUT ${test_seconds} FAIL_REGULAR_EXPRESSION "is not used"
+                     ENVIRONMENT "MANTISSA_TUNER=on;MANTISSA_CACHE=/dev/null;MANTISSA_SHIM_CUDNN=on;MANTISSA_OP=matmul,linear,linear_act,feed_forward,conv2d,scaled_dot_product_attention")
 # What eager work on the device costs on the host.
 add_executable(cuda_host_bench tests/cuda_shim/host_bench.cpp $<TARGET_OBJECTS:mantissa_cuda_shim>)
 mantissa_flags(cuda_host_bench)

@@ -344,6 +344,7 @@ cudaStream_t stream() {
   return own_stream;
 }
 
+bool records_here() { return random_state != nullptr; }
 bool is_capturing() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check_status(cudaStreamIsCapturing(stream(), &status), "asking for a capture");

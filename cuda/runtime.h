@@ -54,18 +54,23 @@ class Event {
 
 void wait_for_stream();  // the current one; throws errors that kernels reported
 bool is_capturing();     // the current stream is capturing a graph: nothing may wait
+bool records_here();     // this thread is between begin_recording and end_recording (core/accelerator.h)
 void check_can_copy_to_or_from_host();  // throws while a graph is captured
 
 // During its lifetime this thread may allocate, query events and load code while it captures a graph. By default CUDA
 // rejects these calls and invalidates the capture (cudaThreadExchangeStreamCaptureMode); they are harmless if nothing
-// that is captured depends on them.
+// that is captured depends on them. `wanted`: what runs all the time passes records_here(), and is spared two calls.
 class CaptureRelaxed {
  public:
-  CaptureRelaxed() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~CaptureRelaxed() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  explicit CaptureRelaxed(bool wanted = true) : wanted_(wanted) { exchange(); }
+  ~CaptureRelaxed() { exchange(); }
   CaptureRelaxed(const CaptureRelaxed&) = delete;
 
  private:
+  void exchange() {
+    if (wanted_) (void)cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  bool wanted_;
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // after construction: the previous mode
 };
 

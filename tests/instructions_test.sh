@@ -11,7 +11,7 @@ tests=$(cd "$(dirname "$0")" && pwd)
 case $(basename "$program") in
   cuda_host_bench)
     table=$tests/cuda_shim/instructions.txt
-    loops="add_64 add_64_backward add_1024_1024 add_broadcast relu relu_backward linear_bf16 linear_bf16_backward
+    loops="add_64 add_64_backward add_1024_1024 add_broadcast relu relu_backward linear_bf16 linear_bf16_backward linear_f32 linear_f32_backward
       layer_norm layer_norm_backward softmax softmax_backward cross_entropy cross_entropy_backward conv2d_bf16 conv2d_bf16_backward
       adam_100 zero_grad_100 scaler_100" ;;
   *)

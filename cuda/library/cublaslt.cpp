@@ -245,7 +245,7 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   const void* one = g.in == f64 ? static_cast<const void*>(&one_f64) : &one_f32;
   const void* beta = g.in == f64 ? static_cast<const void*>(&beta_f64) : &beta_f32;
   const cublasStatus_t status = [&] {
-    const CaptureRelaxed relaxed;  // it may load code
+    const CaptureRelaxed relaxed(records_here());  // it may load code
     return cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c, &chosen.algo,
                           workspace.get(), chosen.workspaceSize, stream());
   }();

@@ -241,7 +241,7 @@ inline bool run_plan(Problem* problem, int index, std::span<void* const> pointer
     pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
     pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
     pack.finalize();
-    const CaptureRelaxed relaxed;  // it may load code
+    const CaptureRelaxed relaxed(records_here());  // it may load code
     require(cudnnBackendExecute(handle(), plan.plan.get(), pack.get()));
   } catch (const Refused& r) {
     report(r);

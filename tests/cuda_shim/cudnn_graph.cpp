@@ -185,7 +185,7 @@ Value convolve(const Operation& o, std::vector<Value> in, bool tf32) {
   const Sizes padding = how.numbers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
   const Sizes stride = how.numbers(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
   const Sizes dilation = how.numbers(CUDNN_ATTR_CONVOLUTION_DILATIONS);
-  if (tf32)
+  if (tf32 && o.inputs[0].type == CUDNN_DATA_FLOAT)
     for (Value& v : in) std::ranges::transform(v, v.begin(), rounded_to_tf32);
   Value out(static_cast<std::size_t>(count(o.output.sizes)));
   const Sizes& x = of_image ? o.output.sizes : o.inputs[0].sizes;

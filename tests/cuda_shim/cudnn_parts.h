@@ -76,8 +76,8 @@ struct Place {
   void* at = nullptr;
   double number = 0;
 };
-// Sums are f64 and rounded to the type of each tensor, between two operations too. tf32: operands of convolutions
-// are rounded first.
+// Sums are f64 and rounded to the type of each tensor, between two operations too. tf32: f32 operands of
+// convolutions are rounded first.
 void execute(const Graph& graph, const std::map<std::int64_t, Place>& places, bool tf32);
 // Fills what the graph computes with NaN.
 void spoil(const Graph& graph, const std::map<std::int64_t, Place>& places);
