@@ -271,6 +271,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t results[], int* count) {
   const std::lock_guard lock(mutex);
   *count = 0;
+  if (const int status = planned_status(__func__)) return static_cast<cublasStatus_t>(status);
   if (const char* error = find_error(*d, *a, *b, *c, *y)) return refuse(error);
   if (wish->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
     return refuse("sums of parts of k would be rounded to 16 bits");
@@ -295,6 +296,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t d, c
   note_call("cublasLtMatmul");
   if (null_device) return CUBLAS_STATUS_SUCCESS;
   const std::lock_guard lock(mutex);
+  if (const int status = planned_status(__func__)) return static_cast<cublasStatus_t>(status);
   if (handle->device != cuda_shim::device || stream_of(stream).device != cuda_shim::device)
     return refuse("the handle or the stream is of another device");
   if (const char* error = find_error(*d, *a_layout, *b_layout, *c_layout, *y_layout)) return refuse(error);

@@ -146,13 +146,19 @@ void get(const Descriptor& d, cudnnBackendAttributeName_t name, std::int64_t roo
   }
 }
 
+void fail_as_planned(const char* call) {
+  if (const int status = planned_status(call)) refuse(static_cast<cudnnStatus_t>(status), "as a test has planned");
+}
+
 void finalize(Descriptor& d) {
   if (d.type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
+    fail_as_planned("cudnnBackendFinalize of a graph");
     if (!has_cudnn) refuse(CUDNN_STATUS_NOT_SUPPORTED, "no test has asked for cuDNN");
     d.one<void*>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE);
     read_graph(d);
   }
   if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    fail_as_planned("cudnnBackendFinalize of a plan");
     d.one<void*>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE);
     engine_of(d.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
   }
@@ -287,6 +293,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   note_call(__func__);
   return guarded_call([&] {
     const std::lock_guard lock(cuda_shim::mutex);
+    fail_as_planned("cudnnBackendExecute");
     run(handle, find(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), find(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
   });
 }

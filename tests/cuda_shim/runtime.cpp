@@ -26,6 +26,18 @@ void note_call(const char* name) {
   if (counter) [[unlikely]] ++counter->calls[name];
 }
 
+namespace {
+std::map<std::string, int> planned_statuses;
+}
+void fail_next_call(const char* name, int status) { planned_statuses[name] = status; }
+int planned_status(const char* call) {
+  const auto at = planned_statuses.find(call);
+  if (at == planned_statuses.end()) return 0;
+  const int status = at->second;
+  planned_statuses.erase(at);
+  return status;
+}
+
 bool null_device = false;
 void set_null_device(bool on) {
   const std::lock_guard lock(mutex);

@@ -28,6 +28,9 @@ void set_late(bool late, unsigned seed = 1);
 void set_device_count(int count);                 // 1 at start, at most 4; 0: a machine without a GPU
 void set_memory_limit(std::size_t bytes);         // of each device; 1 GiB at start
 void set_cudnn(bool on);                          // whether there is one; only with MANTISSA_SHIM_CUDNN at start
+// The next call of a library's function gives this status and does nothing: "cublasLtMatmul",
+// "cublasLtMatmulAlgoGetHeuristic", "cudnnBackendExecute", "cudnnBackendFinalize of a graph" or "... of a plan".
+void fail_next_call(const char* name, int status);
 void set_shared_limit(std::size_t bytes);         // of a block; 227 KiB at start, and 99 KiB on sm_86, sm_89 and sm_120
 void fail_next_launch(cudaError_t error);         // sticky errors stay, as on a GPU
 void forget_errors();                             // a new process, as far as errors go
@@ -53,6 +56,7 @@ void set_null_device(bool on);
 extern bool null_device;
 
 // --- between the parts ---
+int planned_status(const char* call);  // of fail_next_call, once; else 0
 struct Fault : std::runtime_error {  // what a kernel did wrong
   Fault(cudaError_t e, const std::string& text) : std::runtime_error(text), error(e) {}
   cudaError_t error;
