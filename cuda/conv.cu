@@ -314,20 +314,24 @@ ConvNumbers numbers_of(const Kind& k, const ConvShape& s) {
 
 // One implementation: unfolding, or one of cuDNN's plans.
 struct ConvWay {
-  enum Kind { cudnn_with_bias, cudnn, unfold } kind;
+  enum Kind { cudnn_with_bias, cudnn_unrounded, cudnn, unfold } kind;
   int plan;
 };
 std::string name_of(const ConvWay& w) {
-  return w.kind == ConvWay::unfold ? "unfold"
-                                   : concat(w.kind == ConvWay::cudnn ? "cudnn " : "cudnn with bias ", w.plan);
+  constexpr const char* names[] = {"cudnn with bias ", "cudnn unrounded ", "cudnn "};
+  return w.kind == ConvWay::unfold ? "unfold" : concat(names[w.kind], w.plan);
 }
-std::vector<ConvWay> ways_for(const ConvShape& s, Dtype dtype, bool has_bias) {
+std::vector<ConvWay> ways_for(const ConvShape& s, const Kind& kind) {
   std::vector<ConvWay> ways;
   if (has_cudnn() && s.is_image()) {
-    // f16 and bf16 with a bias: try the fused plans first, with one pass less and a single rounding.
-    for (int plan = 0; has_bias && is_half(dtype) && plan < most_cudnn_plans; ++plan)
-      ways.push_back({ConvWay::cudnn_with_bias, plan});
-    for (int plan = 0; plan < most_cudnn_plans; ++plan) ways.push_back({ConvWay::cudnn, plan});
+    const auto add = [&](ConvWay::Kind k, int most) {
+      for (int plan = 0; plan < most; ++plan) ways.push_back({k, plan});
+    };
+    // f16 and bf16 with a bias: try the fused plans first, with one pass less and a single rounding. For a weight
+    // gradient in f32 first the one that does not round it.
+    if (kind.has_bias && is_half(kind.in)) add(ConvWay::cudnn_with_bias, most_cudnn_plans);
+    if (kind.in != kind.out) add(ConvWay::cudnn_unrounded, most_cudnn_unrounded_plans);
+    add(ConvWay::cudnn, most_cudnn_plans);
   }
   ways.push_back({ConvWay::unfold, 0});
   return ways;
@@ -355,9 +359,10 @@ struct Convolution {
     }
     const bool fused = way.kind == ConvWay::cudnn_with_bias;
     const View inside = fused ? row.in(Layout::contiguous) : View{};
-    Tensor apart;  // cuDNN has no engine with an f32 result for f16 or bf16 operands
-    if (kind.in != kind.out || kind.add || !lies_in(y, layout))
-      apart = Tensor::allocate(y.sizes, kind.in, y.device, layout);
+    const Dtype dtype = way.kind == ConvWay::cudnn_unrounded ? kind.out : kind.in;
+    Tensor apart;
+    if (dtype != kind.out || kind.add || !lies_in(y, layout))
+      apart = Tensor::allocate(y.sizes, dtype, y.device, layout);
     const View result = apart.defined() ? apart.view() : y;
     if (!run_cudnn(pass, s, layout, result, left.in(layout), right.in(layout), inside, way.plan)) return false;
     if (bias && !fused) add_bias(result, result, bias);
@@ -376,7 +381,7 @@ void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, con
   Convolution c{kind, s, y, bias, {a, kind.in}, {b, kind.in}, {bias, kind.in}};
   if (const auto at = settled.find(numbers); at != settled.end() && c.run(at->second)) return;
 
-  const std::vector<ConvWay> all = ways_for(s, kind.in, kind.has_bias);
+  const std::vector<ConvWay> all = ways_for(s, kind);
   std::vector<Way> ways;
   for (const ConvWay& w : all) ways.push_back({name_of(w), [&c, &w] { return c.run(w); }});
   const Choice choice = run_fastest(key_of(kind, s), ways, {std::span(&y, 1), add, kind.in});

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN: a graph of one operation, or of two where a bias is added before the result is rounded
-// (cuda/library/cudnn_graph.h).
+// Convolutions by cuDNN: a graph of one operation, or of two where a bias is added before the result is rounded, and
+// where a weight gradient of halves is not rounded (cuda/library/cudnn_graph.h).
 #include "cuda/cudnn.h"
 
 #if !defined(MANTISSA_HAS_CUDNN)
@@ -27,13 +27,13 @@ namespace {
 
 using namespace cudnn;
 
-// cuDNN's ids for x, weight and y of the forward pass, its bias, and y before the bias is added.
-enum Operand : std::int64_t { image = 1, filter = 2, result = 3, bias_row = 4, before_bias = 5 };
+// cuDNN's ids for x, weight and y of the forward pass, its bias, and the sums before the second operation.
+enum Operand : std::int64_t { image = 1, filter = 2, result = 3, bias_row = 4, unrounded = 5 };
 
 // A dense tensor [outer, channels, height, width]. Strides follow the layout even where a size is 1 and they have no
 // effect: cuDNN deduces the layout from them.
 Descriptor make_tensor(Operand id, Dtype dtype, const std::vector<std::int64_t>& sizes, Layout layout) {
-  const bool is_virtual = id == before_bias;
+  const bool is_virtual = id == unrounded;
   const bool last = layout == Layout::channels_last;
   std::vector<std::int64_t> strides(4);
   std::int64_t step = 1;
@@ -82,19 +82,19 @@ Names names_of(ConvPass pass) {
   }
 }
 
-// has_bias: for the forward pass.
-Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias, bool tf32) {
+// has_bias: for the forward pass. wide: for the weight gradient of halves, whose result is then f32. The operation
+// itself has no engine for that; with another one that only passes the sums on there are engines for channels-last.
+Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias, bool wide,
+                     bool tf32) {
   const Names names = names_of(pass);
   const cudnnDataType_t compute = dtype == f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
   Descriptor x = make_tensor(image, dtype, {s.batch, s.in_channels, s.in[0], s.in[1]}, layout);
-  Descriptor w =
-      make_tensor(filter, dtype, {s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]}, layout);
+  const std::vector<std::int64_t> filters{s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]};
   const std::vector<std::int64_t> sizes{s.batch, s.out_channels, s.out[0], s.out[1]};
-  Descriptor y = make_tensor(result, dtype, sizes, layout), row, sum, add, addition;
-  if (has_bias) {
-    row = make_tensor(bias_row, dtype, {1, s.out_channels, 1, 1}, layout);
-    sum = make_tensor(before_bias, dtype == f64 ? f64 : f32, sizes, layout);
-  }
+  Descriptor w = make_tensor(filter, wide ? f32 : dtype, filters, layout);
+  Descriptor y = make_tensor(result, dtype, sizes, layout), row, sum, how, second;
+  if (has_bias) row = make_tensor(bias_row, dtype, {1, s.out_channels, 1, 1}, layout);
+  if (has_bias || wide) sum = make_tensor(unrounded, dtype == f64 ? f64 : f32, wide ? filters : sizes, layout);
 
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -109,7 +109,7 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dty
 
   Descriptor operation(names.operation);
   operation.set(names.x, x);
-  operation.set(names.w, w);
+  operation.set(names.w, wide ? sum : w);
   operation.set(names.y, has_bias ? sum : y);
   operation.set(names.convolution, convolution);
   const double one = 1, zero = 0;
@@ -120,23 +120,23 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dty
   operation.finalize();
 
   std::vector<cudnnBackendDescriptor_t> operations{operation.get()};
-  if (has_bias) {
-    const cudnnPointwiseMode_t plus = CUDNN_POINTWISE_ADD;
-    add = Descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    add.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &plus);
-    add.set(CUDNN_ATTR_POINTWISE_MATH_PREC, compute);
-    add.finalize();
-    addition = Descriptor(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    addition.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, add);
-    addition.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
-    addition.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, row);
-    addition.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    addition.finalize();
-    operations.push_back(addition.get());
+  if (has_bias || wide) {
+    const cudnnPointwiseMode_t mode_of_second = wide ? CUDNN_POINTWISE_IDENTITY : CUDNN_POINTWISE_ADD;
+    how = Descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode_of_second);
+    how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, compute);
+    how.finalize();
+    second = Descriptor(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    second.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    second.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
+    if (has_bias) second.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, row);
+    second.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, wide ? w : y);
+    second.finalize();
+    operations.push_back(second.get());
   }
   Problem p;
   find_engines(p, operations, dtype != f32 || tf32);
-  for (Descriptor* d : {&x, &w, &y, &row, &sum, &convolution, &operation, &add, &addition})
+  for (Descriptor* d : {&x, &w, &y, &row, &sum, &convolution, &operation, &how, &second})
     p.keep.push_back(std::move(*d));
   return p;
 }
@@ -147,7 +147,7 @@ struct Key {
   ConvShape shape;
   Layout layout;
   Dtype dtype;
-  bool has_bias;
+  bool has_bias, wide;
   int device;
   bool tf32;
   friend bool operator==(const Key&, const Key&) = default;
@@ -166,7 +166,7 @@ Problem* problem_of(const Key& key) {
   // Never destroyed: a graph that this thread recorded may run kernels of these plans after the thread has ended.
   static thread_local auto& problems = *new std::unordered_map<Key, Problem, Key::Hash>;
   return find_problem(problems, key, [&] {
-    return make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.tf32);
+    return make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.wide, key.tf32);
   });
 }
 
@@ -180,8 +180,8 @@ std::string cudnn_version() {
 bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b,
                const View& bias, int index) {
   if (!shape.is_image()) return false;
-  Problem* const p =
-      problem_of({pass, shape, layout, y.dtype, static_cast<bool>(bias), current_device(), is_tf32_allowed()});
+  Problem* const p = problem_of({pass, shape, layout, a.dtype, static_cast<bool>(bias), y.dtype != a.dtype,
+                                 current_device(), is_tf32_allowed()});
   void* x = pass == ConvPass::input_gradient ? y.data : a.data;
   void* w = pass == ConvPass::weight_gradient ? y.data : b.data;
   void* g = pass == ConvPass::forward ? y.data : pass == ConvPass::input_gradient ? a.data : b.data;

@@ -219,22 +219,14 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeTy
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,
                                               const void* value, std::size_t bytes) {
   switch (name) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-      return store(d->a_turned, value, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-      return store(d->b_turned, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      return store(d->epilogue, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return store(d->at.bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      return store(d->bias_type, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-      return store(d->at.aux, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-      return store(d->aux_leading, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
-      return store(d->aux_step, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA: return store(d->a_turned, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return store(d->b_turned, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return store(d->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return store(d->at.bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return store(d->bias_type, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return store(d->at.aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return store(d->aux_leading, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: return store(d->aux_step, value, bytes);
   }
   return refuse("an attribute of a product that the shim does not know");
 }

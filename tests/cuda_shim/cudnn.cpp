@@ -72,16 +72,13 @@ const Descriptor& graph_of(const Descriptor& d) {
 
 std::size_t bytes_of(cudnnBackendAttributeType_t type) {
   switch (type) {
-    case CUDNN_TYPE_BOOLEAN:
-      return 1;
+    case CUDNN_TYPE_BOOLEAN: return 1;
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_DOUBLE:
     case CUDNN_TYPE_VOID_PTR:
-    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
-      return 8;
-    default:
-      return 4;
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    default: return 4;
   }
 }
 
@@ -122,8 +119,7 @@ void fill_configurations(const Descriptor& heuristic, std::int64_t room, std::in
 
 void get(const Descriptor& d, cudnnBackendAttributeName_t name, std::int64_t room, std::int64_t* count, void* values) {
   switch (name) {
-    case CUDNN_ATTR_ENGINEHEUR_RESULTS:
-      return fill_configurations(d, room, count, values);
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return fill_configurations(d, room, count, values);
     case CUDNN_ATTR_ENGINECFG_ENGINE: {
       Descriptor& engine = find(*static_cast<void**>(values), CUDNN_BACKEND_ENGINE_DESCRIPTOR);
       engine.attributes = d.attributes;
@@ -141,8 +137,7 @@ void get(const Descriptor& d, cudnnBackendAttributeName_t name, std::int64_t roo
       *static_cast<std::int64_t*>(values) = engine_of(d.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)).workspace;
       *count = 1;
       return;
-    default:
-      refuse(CUDNN_STATUS_NOT_SUPPORTED, "an attribute that the shim cannot tell");
+    default: refuse(CUDNN_STATUS_NOT_SUPPORTED, "an attribute that the shim cannot tell");
   }
 }
 

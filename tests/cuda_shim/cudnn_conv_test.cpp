@@ -76,8 +76,8 @@ Tensor on_cuda(const Tensor& t, Layout layout) {
   return layout == Layout::channels_last ? channels_last(t.to(cuda)) : t.to(cuda);
 }
 
-// How many plans computed the pass; each is held against the CPU.
-int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, bool has_bias) {
+// How many plans computed the pass; each is held against the CPU. out: the result's dtype.
+int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, bool has_bias, Dtype out) {
   const Operands sizes = operands_of(s, pass);
   const Tensor a = cast(random_tensor(sizes.a, 1), dtype), b = cast(random_tensor(sizes.b, 2), dtype);
   const Tensor bias = has_bias ? cast(random_tensor({s.out_channels}, 3), dtype) : Tensor();
@@ -89,13 +89,13 @@ int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, b
   int plans = 0;
   for (int plan = 0; plan < cuda_backend::most_cudnn_plans; ++plan) {
     INFO("plan " << plan);
-    const Tensor y = Tensor::allocate(sizes.y, dtype, cuda, layout);
+    const Tensor y = Tensor::allocate(sizes.y, out, cuda, layout);
     if (!cuda_backend::run_cudnn(pass, s, layout, y.view(), there_a.view(), there_b.view(),
                                  has_bias ? there_bias.view() : View{}, plan))
       continue;
     ++plans;
     const bool tf32 = dtype == f32 && cuda_backend::is_tf32_allowed();
-    const Tolerance t = tf32 ? Tolerance{2e-3, 1e-2} : tolerance_for(dtype, 100, 4);
+    const Tolerance t = tf32 ? Tolerance{2e-3, 1e-2} : tolerance_for(out, 100, 4);
     CHECK(difference(cast(y.to(cpu), f64), expected, t) == "");
   }
   return plans;
@@ -115,14 +115,18 @@ TEST_CASE("cuDNN's plans for convolutions agree with the CPU, and those that bre
             INFO("shape " << &s - shapes << " pass " << static_cast<int>(pass) << " " << name_of(dtype)
                           << (layout == Layout::channels_last ? " channels-last" : "") << (has_bias ? " bias" : ""));
             // Of six, two are wrong, one wants too much memory, and one rounds f32 to TF32.
-            CHECK(check_plans(s, pass, dtype, layout, has_bias) == (dtype == f32 ? 2 : 3));
+            CHECK(check_plans(s, pass, dtype, layout, has_bias, dtype) == (dtype == f32 ? 2 : 3));
+            if (pass != ConvPass::weight_gradient || !is_half(dtype)) continue;
+            const bool is_last = layout == Layout::channels_last || s.in_pixels() == 1;
+            const bool has_f32 = is_last && s.groups == 1 && s.in_channels % 4 == 0;
+            CHECK(check_plans(s, pass, dtype, layout, false, f32) == (has_f32 ? 3 : 0));
           }
         }
       }
     }
   }
   cuda_backend::allow_tf32(true);
-  CHECK(check_plans(shapes[0], ConvPass::forward, f32, Layout::contiguous, false) == 3);
+  CHECK(check_plans(shapes[0], ConvPass::forward, f32, Layout::contiguous, false, f32) == 3);
   cuda_backend::allow_tf32(false);
   cuda_shim::set_cudnn(false);
 }

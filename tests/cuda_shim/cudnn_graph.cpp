@@ -51,14 +51,10 @@ template <class T> void store_as(void* p, std::int64_t i, double v) {
 template <class F> auto visit(cudnnDataType_t type, F&& f) {
   using namespace mantissa;
   switch (type) {
-    case CUDNN_DATA_DOUBLE:
-      return visit_floating(f64, f);
-    case CUDNN_DATA_HALF:
-      return visit_floating(f16, f);
-    case CUDNN_DATA_BFLOAT16:
-      return visit_floating(bf16, f);
-    default:
-      return visit_floating(f32, f);
+    case CUDNN_DATA_DOUBLE: return visit_floating(f64, f);
+    case CUDNN_DATA_HALF: return visit_floating(f16, f);
+    case CUDNN_DATA_BFLOAT16: return visit_floating(bf16, f);
+    default: return visit_floating(f32, f);
   }
 }
 double rounded(double v, cudnnDataType_t type) {
@@ -93,24 +89,16 @@ void write(const Tensor& t, const Place& place, const Value& v) {
 // --- the operations ---
 double apply(cudnnPointwiseMode_t mode, double x, double b, double t) {
   switch (mode) {
-    case CUDNN_POINTWISE_ADD:
-      return x + b;
-    case CUDNN_POINTWISE_SUB:
-      return x - b;
-    case CUDNN_POINTWISE_MUL:
-      return x * b;
-    case CUDNN_POINTWISE_DIV:
-      return x / b;
-    case CUDNN_POINTWISE_EXP:
-      return std::exp(x);
-    case CUDNN_POINTWISE_LOG:
-      return std::log(x);
-    case CUDNN_POINTWISE_CMP_GE:
-      return x >= b;
-    case CUDNN_POINTWISE_BINARY_SELECT:
-      return t != 0 ? x : b;
-    default:
-      refuse(CUDNN_STATUS_NOT_SUPPORTED, "a pointwise mode that the shim does not know");
+    case CUDNN_POINTWISE_ADD: return x + b;
+    case CUDNN_POINTWISE_SUB: return x - b;
+    case CUDNN_POINTWISE_MUL: return x * b;
+    case CUDNN_POINTWISE_DIV: return x / b;
+    case CUDNN_POINTWISE_EXP: return std::exp(x);
+    case CUDNN_POINTWISE_LOG: return std::log(x);
+    case CUDNN_POINTWISE_IDENTITY: return x;
+    case CUDNN_POINTWISE_CMP_GE: return x >= b;
+    case CUDNN_POINTWISE_BINARY_SELECT: return t != 0 ? x : b;
+    default: refuse(CUDNN_STATUS_NOT_SUPPORTED, "a pointwise mode that the shim does not know");
   }
 }
 Value pointwise(const Operation& o, const std::vector<Value>& in) {
@@ -209,16 +197,11 @@ Value convolve(const Operation& o, std::vector<Value> in, bool tf32) {
 
 Value compute(const Operation& o, std::vector<Value> in, bool tf32) {
   switch (o.what->type) {
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-      return pointwise(o, in);
-    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
-      return reduce(o, in[0]);
-    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
-      return reshape(o, in[0]);
-    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
-      return multiply(o, in);
-    default:
-      return convolve(o, std::move(in), tf32);
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: return pointwise(o, in);
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: return reduce(o, in[0]);
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: return reshape(o, in[0]);
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: return multiply(o, in);
+    default: return convolve(o, std::move(in), tf32);
   }
 }
 
@@ -281,8 +264,7 @@ Operation read_operation(const Descriptor& d) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
           list({CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW));
-    default:
-      refuse(CUDNN_STATUS_NOT_SUPPORTED, "an operation that the shim does not know");
+    default: refuse(CUDNN_STATUS_NOT_SUPPORTED, "an operation that the shim does not know");
   }
 }
 
@@ -312,9 +294,24 @@ void check_sizes(const Operation& o) {
         if (y[d] % a[d] != 0 || y[d] % b[d] != 0) wrong();
       return;
     }
-    default:
-      return;
+    default: return;
   }
+}
+
+// As cudnn_engines_test has found: convolutions of halves have results of their dtype, or f32 ones that another
+// operation takes over; a weight gradient has those for channels-last only, without groups, and for multiples of 4
+// channels.
+void check_support(const Operation& o) {
+  const Tensor &x = o.inputs[0], &y = o.output;
+  const bool of_filter = o.what->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+  const bool convolves = of_filter || o.what->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
+                         o.what->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+  if (of_filter && y.is_virtual) {
+    const bool fits = x.strides[1] == 1 && x.sizes[1] == y.sizes[1] && y.sizes[0] % 4 == 0 && y.sizes[1] % 4 == 0;
+    if (!fits) refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine for this weight gradient in f32");
+  }
+  if (convolves && !y.is_virtual && y.type != x.type)
+    refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine for a result of another dtype");
 }
 
 }  // namespace
@@ -329,6 +326,7 @@ Graph read_graph(const Descriptor& graph) {
   for (const Descriptor* d : graph.parts(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
     left.push_back(read_operation(*d));
     check_sizes(left.back());
+    check_support(left.back());
     for (const Tensor& t : left.back().inputs) know(t);
     know(left.back().output);
   }
