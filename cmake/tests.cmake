@@ -109,7 +109,7 @@ foreach(name IN ITEMS cuda_capture cuda_data cuda_optim cuda_training)
 endforeach()
 # The same tests with the ways that come first on a GPU: the shim's cuBLASLt and cuDNN instead of our own kernels. (Cases
 # "on a GPU ..." count launches of the latter.)
-set(products_and_convolutions "matmul,bmm,addmm,linear,linear_act,feed_forward,conv1d,conv2d,conv2d_input_grad,conv2d_weight_grad,conv_transpose1d,conv_transpose2d,scaled_dot_product_attention")
+set(products_and_convolutions "matmul,bmm,addmm,linear,linear_act,feed_forward,conv1d,conv2d,conv2d_input_grad,conv2d_weight_grad,conv3d,conv3d_input_grad,conv3d_weight_grad,conv_transpose1d,conv_transpose2d,conv_transpose3d,scaled_dot_product_attention")
 foreach(name IN ITEMS cuda_capture cuda_channels_last cuda_feed_forward cuda_linear_act cuda_linear_cross_entropy cuda_modules
                       cuda_registry cuda_training cuda_weight_gradient)
   add_test(NAME libraries_${name}_test COMMAND ${name}_test "~on a GPU *")

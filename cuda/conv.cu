@@ -323,7 +323,7 @@ std::string name_of(const ConvWay& w) {
 }
 std::vector<ConvWay> ways_for(const ConvShape& s, const Kind& kind) {
   std::vector<ConvWay> ways;
-  if (has_cudnn() && s.is_image()) {
+  if (has_cudnn()) {
     const auto add = [&](ConvWay::Kind k, int most) {
       for (int plan = 0; plan < most; ++plan) ways.push_back({k, plan});
     };

@@ -13,7 +13,6 @@ bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const
 
 #else
 
-#include <array>
 #include <cstring>
 #include <unordered_map>
 #include <vector>
@@ -30,17 +29,21 @@ using namespace cudnn;
 // cuDNN's ids for x, weight and y of the forward pass, its bias, and the sums before the second operation.
 enum Operand : std::int64_t { image = 1, filter = 2, result = 3, bias_row = 4, unrounded = 5 };
 
-// A dense tensor [outer, channels, height, width]. Strides follow the layout even where a size is 1 and they have no
-// effect: cuDNN deduces the layout from them.
+// A dense tensor [outer, channels, height, width], or with a depth before the height. Strides follow the layout even
+// where a size is 1 and they have no effect: cuDNN deduces the layout from them.
 Descriptor make_tensor(Operand id, Dtype dtype, const std::vector<std::int64_t>& sizes, Layout layout) {
   const bool is_virtual = id == unrounded;
-  const bool last = layout == Layout::channels_last;
-  std::vector<std::int64_t> strides(4);
+  std::vector<std::int64_t> strides(sizes.size());
   std::int64_t step = 1;
-  for (const std::size_t d : last ? std::array<std::size_t, 4>{1, 3, 2, 0} : std::array<std::size_t, 4>{3, 2, 1, 0}) {
+  const auto next = [&](std::size_t d) {
     strides[d] = step;
     step *= sizes[d];
-  }
+  };
+  const bool last = layout == Layout::channels_last;
+  if (last) next(1);
+  for (std::size_t d = sizes.size() - 1; d > 1; --d) next(d);
+  if (!last) next(1);
+  next(0);
   Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type_of(dtype));
   t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes);
@@ -88,23 +91,31 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dty
                      bool tf32) {
   const Names names = names_of(pass);
   const cudnnDataType_t compute = dtype == f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-  Descriptor x = make_tensor(image, dtype, {s.batch, s.in_channels, s.in[0], s.in[1]}, layout);
-  const std::vector<std::int64_t> filters{s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]};
-  const std::vector<std::int64_t> sizes{s.batch, s.out_channels, s.out[0], s.out[1]};
+  using Sizes = std::vector<std::int64_t>;
+  // What goes before, and the sizes of an image or a volume.
+  const auto with = [&](Sizes all, std::int64_t depth, const std::int64_t(&plane)[2]) {
+    if (!s.is_image()) all.push_back(depth);
+    all.insert(all.end(), plane, plane + 2);
+    return all;
+  };
+  const Sizes images = with({s.batch, s.in_channels}, s.depth.in, s.in);
+  const Sizes filters = with({s.out_channels, s.in_channels / s.groups}, s.depth.kernel, s.kernel);
+  const Sizes sizes = with({s.batch, s.out_channels}, s.depth.out, s.out);
+  Descriptor x = make_tensor(image, dtype, images, layout);
   Descriptor w = make_tensor(filter, wide ? f32 : dtype, filters, layout);
   Descriptor y = make_tensor(result, dtype, sizes, layout), row, sum, how, second;
-  if (has_bias) row = make_tensor(bias_row, dtype, {1, s.out_channels, 1, 1}, layout);
+  if (has_bias) row = make_tensor(bias_row, dtype, with({1, s.out_channels}, 1, {1, 1}), layout);
   if (has_bias || wide) sum = make_tensor(unrounded, dtype == f64 ? f64 : f32, wide ? filters : sizes, layout);
 
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-  convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
+  convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{s.is_image() ? 2 : 3});
   convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, compute);
   convolution.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-  convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {s.padding[0], s.padding[1]});
-  convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {s.padding[0], s.padding[1]});
-  convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {s.dilation[0], s.dilation[1]});
-  convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {s.stride[0], s.stride[1]});
+  convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, with({}, s.depth.padding, s.padding));
+  convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, with({}, s.depth.padding, s.padding));
+  convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, with({}, s.depth.dilation, s.dilation));
+  convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, with({}, s.depth.stride, s.stride));
   convolution.finalize();
 
   Descriptor operation(names.operation);
@@ -179,7 +190,6 @@ std::string cudnn_version() {
 }
 bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b,
                const View& bias, int index) {
-  if (!shape.is_image()) return false;
   Problem* const p = problem_of({pass, shape, layout, a.dtype, static_cast<bool>(bias), y.dtype != a.dtype,
                                  current_device(), is_tf32_allowed()});
   void* x = pass == ConvPass::input_gradient ? y.data : a.data;

@@ -170,24 +170,36 @@ Value convolve(const Operation& o, std::vector<Value> in, bool tf32) {
   const Descriptor& how = o.what->part(forward    ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC
                                        : of_image ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC
                                                   : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC);
-  const Sizes padding = how.numbers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
-  const Sizes stride = how.numbers(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
-  const Sizes dilation = how.numbers(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  // Images are volumes of depth 1.
+  const auto of_space = [&](cudnnBackendAttributeName_t name, std::int64_t depth) {
+    Sizes n = how.numbers(name);
+    if (n.size() == 2) n.insert(n.begin(), depth);
+    return n;
+  };
+  const auto of_volume = [](Sizes n) {
+    if (n.size() == 4) n.insert(n.begin() + 2, 1);
+    return n;
+  };
+  const Sizes padding = of_space(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 0);
+  const Sizes stride = of_space(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 1);
+  const Sizes dilation = of_space(CUDNN_ATTR_CONVOLUTION_DILATIONS, 1);
   if (tf32 && o.inputs[0].type == CUDNN_DATA_FLOAT)
     for (Value& v : in) std::ranges::transform(v, v.begin(), rounded_to_tf32);
   Value out(static_cast<std::size_t>(count(o.output.sizes)));
-  const Sizes& x = of_image ? o.output.sizes : o.inputs[0].sizes;
-  const Sizes& w = forward ? o.inputs[1].sizes : of_image ? o.inputs[0].sizes : o.output.sizes;
-  const Sizes& y = forward ? o.output.sizes : o.inputs[1].sizes;
+  const Sizes x = of_volume(of_image ? o.output.sizes : o.inputs[0].sizes);
+  const Sizes w = of_volume(forward ? o.inputs[1].sizes : of_image ? o.inputs[0].sizes : o.output.sizes);
+  const Sizes y = of_volume(forward ? o.output.sizes : o.inputs[1].sizes);
   const std::int64_t groups = x[1] / w[1], in_group = y[1] / groups;
-  for_each_index({y[0], y[1], y[2], y[3], w[1], w[2], w[3]}, [&](const Sizes& i, std::size_t) {
-    const std::int64_t row = i[2] * stride[0] - padding[0] + i[5] * dilation[0];
-    const std::int64_t column = i[3] * stride[1] - padding[1] + i[6] * dilation[1];
-    if (row < 0 || column < 0 || row >= x[2] || column >= x[3]) return;
-    const std::int64_t channel = i[1] / in_group * w[1] + i[4];
-    const auto in_x = static_cast<std::size_t>(((i[0] * x[1] + channel) * x[2] + row) * x[3] + column);
-    const auto in_w = static_cast<std::size_t>(((i[1] * w[1] + i[4]) * w[2] + i[5]) * w[3] + i[6]);
-    const auto in_y = static_cast<std::size_t>(((i[0] * y[1] + i[1]) * y[2] + i[2]) * y[3] + i[3]);
+  // i: item, channel and place of y, then channel and place of w.
+  for_each_index({y[0], y[1], y[2], y[3], y[4], w[1], w[2], w[3], w[4]}, [&](const Sizes& i, std::size_t) {
+    Sizes at{i[0], i[1] / in_group * w[1] + i[5], 0, 0, 0};
+    for (std::size_t d = 0; d < 3; ++d) {
+      at[d + 2] = i[d + 2] * stride[d] - padding[d] + i[d + 6] * dilation[d];
+      if (at[d + 2] < 0 || at[d + 2] >= x[d + 2]) return;
+    }
+    const std::size_t in_x = place_in(x, at, x);
+    const std::size_t in_w = place_in(w, {i[1], i[5], i[6], i[7], i[8]}, w);
+    const std::size_t in_y = place_in(y, {i[0], i[1], i[2], i[3], i[4]}, y);
     if (forward) out[in_y] += in[0][in_x] * in[1][in_w];
     else if (of_image) out[in_x] += in[0][in_w] * in[1][in_y];
     else out[in_w] += in[0][in_x] * in[1][in_y];

@@ -82,12 +82,14 @@ void count_all() {
   const ConvShape three{16, 64, 128, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   const ConvShape one{16, 64, 128, 1, {28, 28}, {14, 14}, {1, 1}, {2, 2}, {0, 0}, {1, 1}};
   const ConvShape first{16, 3, 64, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  ConvShape volume = three;
+  volume.depth = {8, 8, 3, 1, 1, 1};
   const char* passes[] = {"forward", "input gradient", "weight gradient"};
   for (const Dtype t : {f64, f32, f16, bf16}) {
     for (const auto& [kernel, shape] :
-         {std::pair{"3x3", three}, std::pair{"1x1, stride 2", one}, std::pair{"3x3 of 3 channels", first}}) {
+         {std::pair{"3x3", three}, {"1x1, stride 2", one}, {"3x3 of 3 channels", first}, {"3x3x3", volume}}) {
       for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
-        if (layout == Layout::channels_last && !is_half(t)) continue;  // conv_layout does not ask for it
+        if (layout == Layout::channels_last && (!is_half(t) || !shape.is_image())) continue;  // nobody asks for it
         for (int pass = 0; pass < 3; ++pass) {
           const Text where = layout == Layout::channels_last ? ", channels-last" : "";
           count(Text("conv") + name(t) + " " + kernel + " " + passes[pass] + where, [&] {
