@@ -1,6 +1,6 @@
-// Convolutions of images and volumes, and attention, by cuDNN's graph API. Without it cuda/conv.cu unfolds images for matrix products, and
-// cuda/attention.cu has its own kernels. Under the CPU shim tests/cuda_shim/cudnn.cpp stands in for the library where a
-// test asks for it.
+// Convolutions of images and volumes, and attention, by cuDNN's graph API. Without it cuda/conv.cu unfolds images for
+// matrix products, and cuda/attention.cu has its own kernels. Under the CPU shim tests/cuda_shim/cudnn.cpp stands in
+// for the library where a test asks for it.
 #pragma once
 
 #include <string>
