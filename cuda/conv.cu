@@ -327,11 +327,11 @@ std::vector<ConvWay> ways_for(const ConvShape& s, const Kind& kind) {
     const auto add = [&](ConvWay::Kind k, int most) {
       for (int plan = 0; plan < most; ++plan) ways.push_back({k, plan});
     };
-    // f16 and bf16 with a bias: try the fused plans first, with one pass less and a single rounding. For a weight
-    // gradient in f32 first the one that does not round it.
+    // f16 and bf16 with a bias: try the fused plans first, with one pass less and a single rounding.
     if (kind.has_bias && is_half(kind.in)) add(ConvWay::cudnn_with_bias, most_cudnn_plans);
-    if (kind.in != kind.out) add(ConvWay::cudnn_unrounded, most_cudnn_unrounded_plans);
     add(ConvWay::cudnn, most_cudnn_plans);
+    // A weight gradient in f32 that is not rounded before; how fast that is, only the tuner knows.
+    if (kind.in != kind.out) add(ConvWay::cudnn_unrounded, most_cudnn_unrounded_plans);
   }
   ways.push_back({ConvWay::unfold, 0});
   return ways;
