@@ -321,7 +321,7 @@ std::string name_of(const ConvWay& w) {
   constexpr const char* names[] = {"cudnn with bias ", "cudnn unrounded ", "cudnn "};
   return w.kind == ConvWay::unfold ? "unfold" : concat(names[w.kind], w.plan);
 }
-std::vector<ConvWay> ways_for(const ConvShape& s, const Kind& kind) {
+std::vector<ConvWay> ways_for(const Kind& kind) {
   std::vector<ConvWay> ways;
   if (has_cudnn()) {
     const auto add = [&](ConvWay::Kind k, int most) {
@@ -381,7 +381,7 @@ void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, con
   Convolution c{kind, s, y, bias, {a, kind.in}, {b, kind.in}, {bias, kind.in}};
   if (const auto at = settled.find(numbers); at != settled.end() && c.run(at->second)) return;
 
-  const std::vector<ConvWay> all = ways_for(s, kind);
+  const std::vector<ConvWay> all = ways_for(kind);
   std::vector<Way> ways;
   for (const ConvWay& w : all) ways.push_back({name_of(w), [&c, &w] { return c.run(w); }});
   const Choice choice = run_fastest(key_of(kind, s), ways, {std::span(&y, 1), add, kind.in});

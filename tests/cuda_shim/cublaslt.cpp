@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <deque>
-#include <limits>
 
 #include "core/gemm.h"
 #include "tests/cuda_shim/runtime_parts.h"

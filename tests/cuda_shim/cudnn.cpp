@@ -257,9 +257,12 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cu
 }
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
   return guarded_call([&] {
-    delete &find(d);
-    const std::lock_guard lock(descriptors().mutex);
-    descriptors().existing.erase(d);
+    Descriptor& found = find(d);
+    {
+      const std::lock_guard lock(descriptors().mutex);
+      descriptors().existing.erase(d);
+    }
+    delete &found;
   });
 }
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
