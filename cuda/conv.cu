@@ -314,11 +314,11 @@ ConvNumbers numbers_of(const Kind& k, const ConvShape& s) {
 
 // One implementation: unfolding, or one of cuDNN's plans.
 struct ConvWay {
-  enum Kind { cudnn_with_bias, cudnn_unrounded, cudnn, unfold } kind;
+  enum Kind { cudnn_with_bias, cudnn, cudnn_unrounded, unfold } kind;
   int plan;
 };
 std::string name_of(const ConvWay& w) {
-  constexpr const char* names[] = {"cudnn with bias ", "cudnn unrounded ", "cudnn "};
+  constexpr const char* names[] = {"cudnn with bias ", "cudnn ", "cudnn unrounded "};
   return w.kind == ConvWay::unfold ? "unfold" : concat(names[w.kind], w.plan);
 }
 std::vector<ConvWay> ways_for(const Kind& kind) {

@@ -9,9 +9,10 @@
 #include <deque>
 
 #include "core/gemm.h"
+#include "tests/cuda_shim/elements.h"
 #include "tests/cuda_shim/runtime_parts.h"
 
-using mantissa::Compute, mantissa::Dtype, mantissa::Tensor, mantissa::View, mantissa::visit_floating;
+using mantissa::Dtype, mantissa::Tensor, mantissa::View, mantissa::visit_floating;
 
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
@@ -126,12 +127,6 @@ View view_of(const void* p, const Layout& l, bool turned) {  // its op(), turned
   v.strides = {turned ? 1 : l.leading, turned ? l.leading : 1};
   return v;
 }
-template <class T> double load(const void* p, std::int64_t i) {
-  return static_cast<double>(static_cast<Compute<T>>(static_cast<const T*>(p)[i]));
-}
-template <class T> void put(void* p, std::int64_t i, double v) {
-  static_cast<T*>(p)[i] = static_cast<T>(static_cast<Compute<T>>(v));
-}
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double gelu_slope(double x) {
   const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
@@ -156,13 +151,13 @@ template <class T> void multiply(const Plan& p, const Operation& o, const Number
   for (std::int64_t j = 0; j < p.y.columns; ++j) {
     for (std::int64_t i = 0; i < p.y.rows; ++i) {
       double v = by.alpha * static_cast<double>(product.data<Sum>()[j * p.y.rows + i]);
-      if (by.beta != 0) v += by.beta * load<T>(at.c, i + j * p.c.leading);
-      if (o.has_bias()) v += load<T>(o.at.bias, i);
-      if (o.has_aux() && o.has_gelu()) put<T>(o.at.aux, i + j * o.aux_leading, v);
+      if (by.beta != 0) v += by.beta * load_as<T>(at.c, i + j * p.c.leading);
+      if (o.has_bias()) v += load_as<T>(o.at.bias, i);
+      if (o.has_aux() && o.has_gelu()) store_as<T>(o.at.aux, i + j * o.aux_leading, v);
       if (o.has_gelu()) v = gelu(v);
-      if (o.has_gelu_gradient()) v *= gelu_slope(load<T>(o.at.aux, i + j * o.aux_leading));
+      if (o.has_gelu_gradient()) v *= gelu_slope(load_as<T>(o.at.aux, i + j * o.aux_leading));
       if ((o.epilogue & CUBLASLT_EPILOGUE_RELU) && v < 0) v = 0;
-      put<T>(at.y, i + j * p.y.leading, v);
+      store_as<T>(at.y, i + j * p.y.leading, v);
     }
   }
   if (!o.has_sums()) return;
@@ -171,8 +166,8 @@ template <class T> void multiply(const Plan& p, const Operation& o, const Number
     for (std::int64_t j = 0; j < p.y.columns; ++j) {
       double sum = 0;
       for (std::int64_t k = 0; k < (turned ? p.b.columns : p.b.rows); ++k)
-        sum += load<In>(at.b, turned ? j + k * p.b.leading : k + j * p.b.leading);
-      put<T>(o.at.bias, j, sum);
+        sum += load_as<In>(at.b, turned ? j + k * p.b.leading : k + j * p.b.leading);
+      store_as<T>(o.at.bias, j, sum);
     }
   });
 }

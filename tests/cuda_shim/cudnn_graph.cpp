@@ -9,6 +9,7 @@
 
 #include "core/dtype.h"
 #include "tests/cuda_shim/cudnn_parts.h"
+#include "tests/cuda_shim/elements.h"
 
 namespace cuda_shim::cudnn {
 namespace {
@@ -41,12 +42,6 @@ std::size_t place_in(const Sizes& in, const Sizes& index, const Sizes& of) {
   return static_cast<std::size_t>(at);
 }
 
-template <class T> double load_as(const void* p, std::int64_t i) {
-  return static_cast<double>(static_cast<mantissa::Compute<T>>(static_cast<const T*>(p)[i]));
-}
-template <class T> void store_as(void* p, std::int64_t i, double v) {
-  static_cast<T*>(p)[i] = static_cast<T>(static_cast<mantissa::Compute<T>>(v));
-}
 // Calls f.operator()<T>() with the C++ type of a data type.
 template <class F> auto visit(cudnnDataType_t type, F&& f) {
   using namespace mantissa;

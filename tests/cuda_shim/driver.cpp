@@ -16,6 +16,7 @@
 #include "cuda/library/nvrtc.h"
 #include "tests/cuda_shim/ptx.h"
 #include "tests/cuda_shim/shim.h"
+#include "tests/cuda_shim/tensor_map.h"
 
 struct CUmod_st {
   void* library;
@@ -106,6 +107,7 @@ CUresult launch_kernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned 
 
 void* driver_function(const char* name) {
   const auto is = [&](const char* other) { return std::strcmp(name, other) == 0; };
+  if (is("cuTensorMapEncodeTiled")) return reinterpret_cast<void*>(&encode_tiled);
   if (is("cuGetErrorName")) return reinterpret_cast<void*>(&name_of_error);
   if (is("cuModuleLoadData")) return reinterpret_cast<void*>(&load_module);
   if (is("cuModuleGetFunction")) return reinterpret_cast<void*>(&get_function);

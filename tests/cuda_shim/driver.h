@@ -1,4 +1,4 @@
-// The driver's functions that load and launch what is compiled at run time.
+// The driver's functions: those that load and launch what is compiled at run time, and that of tensor maps.
 #pragma once
 
 #include <cuda.h>

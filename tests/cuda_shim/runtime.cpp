@@ -4,7 +4,6 @@
 
 #include "tests/cuda_shim/driver.h"
 #include "tests/cuda_shim/runtime_parts.h"
-#include "tests/cuda_shim/tensor_map.h"
 
 namespace cuda_shim {
 namespace {
@@ -12,6 +11,7 @@ namespace {
 int device_count = 1;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local CallCounter* counter = nullptr;
+std::map<std::string, int> planned_statuses;  // of fail_next_call
 
 }  // namespace
 
@@ -26,9 +26,6 @@ void note_call(const char* name) {
   if (counter) [[unlikely]] ++counter->calls[name];
 }
 
-namespace {
-std::map<std::string, int> planned_statuses;
-}
 void fail_next_call(const char* name, int status) { planned_statuses[name] = status; }
 int planned_status(const char* call) {
   const auto at = planned_statuses.find(call);
@@ -120,12 +117,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version, unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
   note_call(__func__);
-  const bool describes = std::strcmp(name, "cuTensorMapEncodeTiled") == 0;
-  *function = describes ? reinterpret_cast<void*>(&encode_tiled) : driver_function(name);
-  *found = !*function        ? cudaDriverEntryPointSymbolNotFound
-           : version < 12000 ? cudaDriverEntryPointVersionNotSufficent  // NVIDIA's spelling
-                             : cudaDriverEntryPointSuccess;
-  if (*found != cudaDriverEntryPointSuccess) *function = nullptr;
+  *function = version < 12000 ? nullptr : driver_function(name);
+  *found = version < 12000 ? cudaDriverEntryPointVersionNotSufficent  // NVIDIA's spelling
+           : *function     ? cudaDriverEntryPointSuccess
+                           : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* v) { return *v = 13000, cudaSuccess; }

@@ -28,11 +28,11 @@ void set_late(bool late, unsigned seed = 1);
 void set_device_count(int count);                 // 1 at start, at most 4; 0: a machine without a GPU
 void set_memory_limit(std::size_t bytes);         // of each device; 1 GiB at start
 void set_cudnn(bool on);                          // whether there is one; only with MANTISSA_SHIM_CUDNN at start
+void set_shared_limit(std::size_t bytes);         // of a block; 227 KiB at start, and 99 KiB on sm_86, sm_89 and sm_120
+void fail_next_launch(cudaError_t error);         // sticky errors stay, as on a GPU
 // The next call of a library's function gives this status and does nothing: "cublasLtMatmul",
 // "cublasLtMatmulAlgoGetHeuristic", "cudnnBackendExecute", "cudnnBackendFinalize of a graph" or "... of a plan".
 void fail_next_call(const char* name, int status);
-void set_shared_limit(std::size_t bytes);         // of a block; 227 KiB at start, and 99 KiB on sm_86, sm_89 and sm_120
-void fail_next_launch(cudaError_t error);         // sticky errors stay, as on a GPU
 void forget_errors();                             // a new process, as far as errors go
 std::uint64_t launches();                         // kernels run so far
 std::size_t device_bytes();                       // taken by cudaMalloc and not given back

@@ -93,8 +93,7 @@ void count_all() {
         for (int pass = 0; pass < 3; ++pass) {
           const Text where = layout == Layout::channels_last ? ", channels-last" : "";
           count(Text("conv") + name(t) + " " + kernel + " " + passes[pass] + where, [&] {
-            return make_problem(static_cast<ConvPass>(pass), shape, layout, t, false, false,
-                                is_tf32_allowed());
+            return make_problem(static_cast<ConvPass>(pass), shape, layout, t, false, false, is_tf32_allowed());
           });
           if (pass == 2 && layout == Layout::channels_last && shape.in_channels > 3) {
             count(Text("conv") + name(t) + " " + kernel + " weight gradient in f32" + where, [&] {
