@@ -2,6 +2,8 @@
 // as a share of the bandwidth of a copy, fused attention, linear_cross_entropy, and what an operator costs the host.
 // Random data; times are the shortest and the median of rounds measured with events. `--check` computes tiny sizes once
 // and compares with the CPU instead, which is all that the CPU shim is asked for.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,7 +18,7 @@
 #include "core/accelerator.h"
 #include "core/allocator.h"
 #include "core/device_report.h"
-#include "cuda/cublaslt.h"
+#include "cuda/gemm.h"
 #include "cuda/runtime.h"
 #include "cuda/tuner.h"
 #include "mantissa.h"
@@ -64,58 +66,61 @@ bool compare(const char* what, const Tensor& got, const Tensor& expected, double
 }
 
 // --- products ---
+// Of a weight's gradient: a is transposed, the result f32, and the bias's gradient comes with it.
+struct Problem {
+  std::int64_t m, n, k;
+  bool gradient = false;
+
+  std::string name() const {
+    return gradient ? concat("gradient of ", m, " x ", n, " over ", k) : fmt::format("{:5}", n);
+  }
+};
 struct Product {
-  Tensor a, b, c, partial;
+  Tensor a, b, c, sums;
   tensor_core::Gemm g;
 
-  Product(std::int64_t n, Dtype dtype)
-      : a(random({n, n}, dtype)), b(random({n, n}, dtype)), c(zeros({n, n}, {.dtype = dtype, .device = cuda})) {
-    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
-    g.in = g.out = dtype;
+  Product(const Problem& p, Dtype dtype)
+      : a(random({p.gradient ? p.k : p.m, p.gradient ? p.m : p.k}, dtype)),
+        b(random({p.k, p.n}, dtype)),
+        c(zeros({p.m, p.n}, {.dtype = p.gradient ? f32 : dtype, .device = cuda})),
+        sums(zeros({p.m}, {.device = cuda})) {
+    g.m = p.m, g.k = p.k, g.n = g.ldb = g.ldc = p.n;
+    g.lda = p.gradient ? p.m : p.k;
+    g.a_transposed = p.gradient;
+    g.in = dtype, g.out = c.dtype();
     g.a = a.view().data, g.b = b.view().data, g.c = c.view().data;
+    if (p.gradient) g.a_sums = sums.view().data;
   }
 };
 
-void measure_product(std::int64_t n, Dtype dtype) {
-  Product p(n, dtype);
-  struct Way {
-    std::string name;
-    std::function<bool()> run;
-  };
-  std::vector<Way> ways;
-  for (const int tile : {64, 128}) {
-    ways.push_back({concat("mma ", tile), [&p, tile] { return tensor_core::run_mma(p.g, tile, 1, nullptr); }});
-  }
-  for (const int tile : {128, 256}) {
-    ways.push_back({concat("hopper ", tile), [&p, tile] { return tensor_core::run_hopper(p.g, tile); }});
-  }
-  ways.push_back({"hopper_pair 256", [&p] { return tensor_core::run_hopper(p.g, 256, 2); }});
-  for (const int tile : {64, 128}) {
-    ways.push_back({concat("plain ", tile), [&p, tile] { return tensor_core::run_plain(p.g, tile); }});
-  }
-  for (int plan = 0; plan < cuda_backend::most_cublaslt_plans; ++plan) {
-    ways.push_back({concat("cublaslt ", plan), [&p, plan] { return cuda_backend::run_cublaslt(p.g, plan); }});
-  }
-  // What computes something else is not timed. On a GPU the judge is the simplest way of all, the first, itself held
-  // against f64 in tests/cuda_gemm_test.cpp.
+void measure_product(const Problem& problem, Dtype dtype) {
+  const Product p(problem, dtype);
+  const std::vector<cuda_backend::Way> ways = cuda_backend::ways_for(p.g, cuda);
+  const std::string about = concat("gemm ", fmt::format("{:4} ", name_of(dtype)), problem.name());
+  // What computes something else is not timed. On a GPU the judge is the first way that applies, held against f64 in
+  // tests/cuda_gemm_test.cpp.
   const double bound = dtype == f16 ? 2e-3 : dtype == f32 ? 1e-5 : 2e-2;
-  Tensor expected = check_only ? matmul(cast(p.a.to(cpu), f64), cast(p.b.to(cpu), f64)) : Tensor();
+  Tensor expected;
+  if (check_only) {
+    const Tensor left = cast(p.a.to(cpu), f64);
+    expected = matmul(problem.gradient ? transpose(left) : left, cast(p.b.to(cpu), f64));
+  }
   struct Best {
-    const Way* way = nullptr;
+    const cuda_backend::Way* way = nullptr;
     double time = 1e30;
   } own, library;
-  for (const Way& way : ways) {
-    p.c.fill_(std::numeric_limits<double>::quiet_NaN());
+  for (const cuda_backend::Way& way : ways) {
+    Tensor(p.c).fill_(std::numeric_limits<double>::quiet_NaN());
     if (cuda_backend::is_skipped(way.name) || !way.run()) continue;
     if (!expected.defined()) expected = p.c.clone();
-    const bool right = compare(concat(way.name, " at ", n).c_str(), p.c, expected, bound);
+    const bool right = compare(concat(way.name, " for ", about).c_str(), p.c, expected, bound);
     if (check_only || !right) continue;
     const Time t = time_of([&] { way.run(); });
-    const double tera = 2.0 * std::pow(static_cast<double>(n), 3) / 1e6;
+    const double tera = 2e-6 * static_cast<double>(problem.m * problem.n) * static_cast<double>(problem.k);
     Best& best = way.name.starts_with("cublaslt") ? library : own;
     if (t.median < best.time) best = {&way, t.median};
-    std::printf("gemm %-4s %5lld  %-12s %9.1f us  %7.1f TFLOP/s (median %.1f)\n", std::string(name_of(dtype)).c_str(),
-                static_cast<long long>(n), way.name.c_str(), t.shortest, tera / t.shortest, tera / t.median);
+    std::printf("%s  %-19s %9.1f us  %7.1f TFLOP/s (median %.1f)\n", about.c_str(), way.name.c_str(), t.shortest,
+                tera / t.shortest, tera / t.median);
   }
   if (check_only || !own.way || !library.way) return;
   // The two in turns, ABBA: a clock that falls meanwhile, to keep to the card's power, costs both the same.
@@ -127,9 +132,9 @@ void measure_product(std::int64_t n, Dtype dtype) {
     ratios.push_back((b + c) / (a + d));
   }
   std::sort(ratios.begin(), ratios.end());
-  std::printf("gemm %-4s %5lld  best own kernel (%s) against best cuBLASLt plan (%s): %.3fx [%.3f, %.3f]\n",
-              std::string(name_of(dtype)).c_str(), static_cast<long long>(n), own.way->name.c_str(),
-              library.way->name.c_str(), ratios[ratios.size() / 2], ratios.front(), ratios.back());
+  std::printf("%s  best own kernel (%s) against best cuBLASLt plan (%s): %.3fx [%.3f, %.3f]\n", about.c_str(),
+              own.way->name.c_str(), library.way->name.c_str(), ratios[ratios.size() / 2], ratios.front(),
+              ratios.back());
 }
 
 // --- kernels bound by memory ---
@@ -285,10 +290,13 @@ int main(int argc, char** argv) {
   manual_seed(1);
   for (const std::string& line : cuda_backend::describe_devices()) std::printf("%s\n", line.c_str());
   for (const Dtype dtype : {f16, bf16}) {
-    if (check_only) measure_product(72, dtype);
-    else for (const std::int64_t n : {1024, 4096, 8192}) measure_product(n, dtype);
+    if (check_only) measure_product({72, 72, 72}, dtype);
+    else for (const std::int64_t n : {1024, 4096, 8192}) measure_product({n, n, n}, dtype);
   }
-  measure_product(check_only ? 72 : 4096, f32);
+  if (check_only) measure_product({72, 40, 104, true}, bf16);
+  else for (const std::int64_t n : {768, 3072}) measure_product({768, n, 16384, true}, bf16);  // as in GPT-2
+  const std::int64_t n = check_only ? 72 : 4096;
+  measure_product({n, n, n}, f32);
   measure_memory();
   for (const Dtype dtype : {bf16, f32}) {
     if (check_only) measure_attention(1, 2, 70, 16, dtype);

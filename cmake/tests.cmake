@@ -116,6 +116,12 @@ foreach(name IN ITEMS cuda_capture cuda_channels_last cuda_feed_forward cuda_lin
   set_tests_properties(libraries_${name}_test PROPERTIES TIMEOUT ${test_seconds}
                        ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_CUDNN=on;MANTISSA_TUNER_SKIP=mma,hopper;MANTISSA_OP=${products_and_convolutions}")
 endforeach()
+# And with our kernels for Hopper first.
+foreach(name IN ITEMS cuda_feed_forward cuda_linear_act cuda_linear_cross_entropy cuda_registry cuda_training cuda_weight_gradient)
+  add_test(NAME hopper_${name}_test COMMAND ${name}_test "~on a GPU *")
+  set_tests_properties(hopper_${name}_test PROPERTIES TIMEOUT ${test_seconds}
+                       ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_TUNER_SKIP=mma;MANTISSA_OP=matmul,bmm,addmm,linear,linear_act,feed_forward")
+endforeach()
 # With the tuner, as scripts/gpu.sh has it on a GPU: all ways of a product, a convolution and attention are compared with
 # the first and timed; nothing is kept, because which is the fastest says nothing here.
 add_test(NAME tuned_cuda_registry_test COMMAND cuda_registry_test)

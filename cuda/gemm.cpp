@@ -107,15 +107,18 @@ int parts_for(const Gemm& g, int tile) {
 
 // One implementation of a product: kernel, its tile or plan, and the number of parts of k. cublaslt: only the product;
 // the epilogue runs in separate kernels, bitwise equal to the operators. cublaslt_epilogue: the library does it all.
-// hopper_pair: the Hopper kernel with clusters of two blocks.
+// hopper_pair: the Hopper kernel with clusters of two blocks; hopper_shares: the same, in equal shares for `parts`
+// clusters; hopper_split: clusters of `parts` blocks, each of which computes a part of k.
 struct Kernel {
-  enum Kind { mma, hopper, hopper_pair, plain, cublaslt, cublaslt_epilogue } kind;
+  enum Kind { mma, hopper, hopper_pair, hopper_shares, hopper_split, plain, cublaslt, cublaslt_epilogue } kind;
   int tile, parts;
 };
 std::string name_of(const Kernel& w) {
-  if (w.kind == Kernel::mma) return fmt::format("mma {}x{}", w.tile, w.parts);
-  constexpr const char* names[] = {"mma", "hopper", "hopper_pair", "plain", "cublaslt", "cublaslt_epilogue"};
-  return fmt::format("{} {}", names[w.kind], w.tile);
+  constexpr const char* names[] = {"mma",          "hopper", "hopper_pair", "hopper_shares",
+                                   "hopper_split", "plain",  "cublaslt",    "cublaslt_epilogue"};
+  const bool in_parts = w.kind == Kernel::mma || w.kind == Kernel::hopper_shares || w.kind == Kernel::hopper_split;
+  return in_parts ? fmt::format("{} {}x{}", names[w.kind], w.tile, w.parts)
+                  : fmt::format("{} {}", names[w.kind], w.tile);
 }
 
 View rows_of(void* p, const Gemm& g, Device device) {
@@ -150,13 +153,35 @@ void sum_a(const Gemm& g, Device device) {
   kernels::add_in_place(device, sums, more.view(), 1.0);
 }
 
-// With a kernel that needs no workspace from here.
-bool run_alone(const Kernel& w, const Gemm& g) {
+// By one kernel, and for mma by one more that adds the parts.
+bool run_alone(const Kernel& w, const Gemm& g, Device device) {
+  Tensor space;
+  const auto allocate = [&](std::int64_t floats) {
+    if (floats) space = Tensor::allocate({floats}, f32, device);
+    return floats ? space.data<float>() : nullptr;
+  };
   switch (w.kind) {
+    case Kernel::mma:
+      return tensor_core::run_mma(g, w.tile, w.parts, allocate(tensor_core::partial_floats(g, w.parts)));
     case Kernel::hopper: return tensor_core::run_hopper(g, w.tile);
     case Kernel::hopper_pair: return tensor_core::run_hopper(g, w.tile, 2);
+    case Kernel::hopper_shares:
+      return tensor_core::run_hopper_shares(g, w.parts, allocate(tensor_core::shares_floats(w.parts)));
+    case Kernel::hopper_split: return tensor_core::run_hopper_split(g, w.parts);
     case Kernel::plain: return tensor_core::run_plain(g, w.tile);
     default: return run_cublaslt(g, w.tile);
+  }
+}
+
+// Whether `w` computes the sums of a along with the product. cuBLASLt's epilogue cannot accumulate them.
+bool makes_sums(const Kernel& w, const Gemm& g) {
+  switch (w.kind) {
+    case Kernel::mma: return true;
+    case Kernel::hopper:
+    case Kernel::hopper_pair:
+    case Kernel::hopper_shares: return g.a_transposed;
+    case Kernel::cublaslt_epilogue: return !g.accumulate;
+    default: return false;
   }
 }
 
@@ -168,7 +193,7 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
   product.saved = nullptr;
   product.a_sums = nullptr;
   if (g.before_activation) product.c = g.before_activation;
-  if (!run_alone(w, product)) return false;
+  if (!run_alone(w, product, device)) return false;
   const View rows = rows_of(g.c, g, device), from = rows_of(product.c, g, device);
   if (g.saved)
     kernels::activate_backward(device, rows, from, rows_of(const_cast<void*>(g.saved), g, device), g.activation);
@@ -178,13 +203,17 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
 }
 
 bool run(const Kernel& w, const Gemm& g, Device device) {
-  // cuBLASLt's epilogue writes sums but cannot accumulate; of our kernels only mma computes them.
-  const bool no_sums = w.kind != Kernel::cublaslt_epilogue || g.accumulate;
-  if (w.kind == Kernel::cublaslt || (w.kind != Kernel::mma && no_sums && g.a_sums)) return run_in_two(w, g, device);
-  if (w.kind != Kernel::mma) return run_alone(w, g);
-  const std::int64_t floats = tensor_core::partial_floats(g, w.parts);
-  const Tensor partial = floats ? Tensor::allocate({floats}, f32, device) : Tensor();
-  return tensor_core::run_mma(g, w.tile, w.parts, floats ? partial.data<float>() : nullptr);
+  return w.kind == Kernel::cublaslt || (g.a_sums && !makes_sums(w, g)) ? run_in_two(w, g, device)
+                                                                       : run_alone(w, g, device);
+}
+
+// How many clusters of two blocks run at a time, and whether whole tiles would leave more than a tenth of their time
+// unused.
+int pairs() { return std::max(1, multiprocessors() / 2); }
+bool wants_shares(const Gemm& g) {
+  const std::int64_t tiles = (g.m + 255) / 256 * ((g.n + 255) / 256) * g.items;
+  const std::int64_t rounds = (tiles + pairs() - 1) / pairs(), steps = tiles * ((g.k + 63) / 64);
+  return g.m > 128 && 10 * tiles < 9 * rounds * pairs() && steps >= 8 * pairs();
 }
 
 std::vector<Kernel> kernels_for(const Gemm& g) {
@@ -198,6 +227,12 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
     if (compute_capability() == 90) {
       for (const int tile : {256, 128}) own.push_back({Kernel::hopper, tile, 1});
       if (g.m > 128) own.push_back({Kernel::hopper_pair, 256, 1});  // a tile for each of the two blocks
+      if (wants_shares(g)) own.push_back({Kernel::hopper_shares, 256, pairs()});
+      const std::int64_t tiles = (g.m + 127) / 128 * ((g.n + 127) / 128) * g.items;
+      for (const int parts : {2, 4}) {
+        if (parts * tiles <= multiprocessors() && g.k >= 256 * parts)
+          own.push_back({Kernel::hopper_split, 128, parts});
+      }
     }
   } else {
     if (g.in == f32) plain.push_back({Kernel::plain, 128, 1});
@@ -237,7 +272,15 @@ KeyNumbers<9> numbers_of(const Gemm& g) {
               std::int64_t{g.saved != nullptr} << 31 | std::int64_t{is_aligned(g)} << 32};
 }
 
+std::vector<Way> ways_of(const std::vector<Kernel>& kernels, const Gemm& g, Device device) {
+  std::vector<Way> ways;
+  for (const Kernel& w : kernels) ways.push_back({name_of(w), [&g, w, device] { return run(w, g, device); }});
+  return ways;
+}
+
 }  // namespace
+
+std::vector<Way> ways_for(const Gemm& g, Device device) { return ways_of(kernels_for(g), g, device); }
 
 void run(const Gemm& g, Device device) {
   static thread_local Settled<9, Kernel> settled;
@@ -248,9 +291,7 @@ void run(const Gemm& g, Device device) {
   if (g.before_activation) results.push_back(rows_of(g.before_activation, g, device));
   if (g.a_sums) results.push_back(sums_of(g, device));
   const std::vector<Kernel> kernels = kernels_for(g);
-  std::vector<Way> ways;
-  for (const Kernel& w : kernels) ways.push_back({name_of(w), [&g, &w, device] { return run(w, g, device); }});
-  const Choice choice = run_fastest(key_of(g), ways, {results, g.accumulate});
+  const Choice choice = run_fastest(key_of(g), ways_of(kernels, g, device), {results, g.accumulate});
   if (choice.settled) settled.insert_or_assign(shape, kernels[choice.way]);
 }
 

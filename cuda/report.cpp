@@ -8,14 +8,9 @@
 #include "cuda/check.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cudnn.h"
+#include "cuda/runtime.h"
 
 namespace mantissa::cuda_backend {
-
-namespace {
-std::string version(int number) {  // 13010 gives 13.1
-  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
-}
-}  // namespace
 
 std::vector<std::string> describe_devices() {
   std::vector<std::string> lines;
@@ -28,7 +23,7 @@ std::vector<std::string> describe_devices() {
   int driver = 0, runtime = 0;
   check_status(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   check_status(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  lines.push_back(concat("driver for CUDA ", version(driver), ", toolkit ", version(runtime)));
+  lines.push_back(concat("driver for CUDA ", version_text(driver), ", toolkit ", version_text(runtime)));
   lines.push_back(concat("cuBLASLt ", cublaslt_version(), ", cuDNN ", cudnn_version()));
   return lines;
 }

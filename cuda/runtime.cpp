@@ -39,14 +39,24 @@ struct Found {
   int count = 0;
   std::string why;
 };
+// CUDA reports a driver that is missing and one that is too old alike, but then says that its version is 0.
+std::string why_no_driver() {
+  int driver = 0, runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) return "there is no NVIDIA driver";
+  return concat("the driver supports CUDA ", version_text(driver), " and this build needs ", version_text(runtime),
+                ": update the driver");
+}
 Found find_devices() {
   Found f;
   const cudaError_t status = cudaGetDeviceCount(&f.count);
   if (status != cudaSuccess) {
     (void)cudaGetLastError();
     f.count = 0;
-    f.why = status == cudaErrorInsufficientDriver ? "the driver is older than this build's CUDA; update the driver"
-                                                  : concat(cudaGetErrorName(status), ", ", cudaGetErrorString(status));
+    f.why = status == cudaErrorInsufficientDriver
+                ? why_no_driver()
+                : concat(cudaGetErrorName(status), ", ", cudaGetErrorString(status));
   }
   return f;
 }
@@ -403,6 +413,7 @@ float Event::milliseconds_since(const Event& earlier) const {
 
 int multiprocessors() { return device_state(current_device()).multiprocessors; }
 int compute_capability() { return device_state(current_device()).capability; }
+std::string version_text(int of_cuda) { return concat(of_cuda / 1000, ".", of_cuda % 1000 / 10); }
 
 // --- memory ---
 namespace {

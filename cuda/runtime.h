@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <string>
 
 #include "core/allocator.h"
 #include "core/device.h"
@@ -130,6 +131,7 @@ void throw_notes();  // throws what was recorded so far, and clears it
 // --- about the device ---
 int multiprocessors();
 int compute_capability();  // 90 for sm_90
+std::string version_text(int of_cuda);  // 13010 gives 13.1
 
 // --- launches (cuda/launch.cuh) ---
 inline constexpr std::size_t shared_of_every_kernel = 48 * 1024;  // bytes; more must be requested

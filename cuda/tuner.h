@@ -7,8 +7,8 @@
 // anything else        timed once, then stored in cuda.jsonl in the cache folder (core/choices.h), per GPU model and
 //                      CUDA version
 // $MANTISSA_TUNER_SKIP=hopper,cudnn   excludes ways whose names begin with these, timed or not, if one hangs or fails:
-//                      "mma", "hopper", "hopper_pair", "plain", "cublaslt", "cublaslt_epilogue", for convolutions
-//                      "cudnn", "unfold", for attention "own", "cudnn"
+//                      "mma", "hopper", "hopper_pair", "hopper_shares", "hopper_split", "plain", "cublaslt",
+//                      "cublaslt_epilogue", for convolutions "cudnn", "unfold", for attention "own", "cudnn"
 #pragma once
 
 #include <array>

@@ -556,10 +556,10 @@ fresh "$report/cuda.jsonl" "$bin/gpu_registry_test"
 program tuned gpu_registry_test && stage tuned 120 "$bin/gpu_registry_test" \
   env MANTISSA_OP=$tuned MANTISSA_CACHE="$report" "$bin/gpu_registry_test"
 ! hangs tuned || skipped=cudnn,cublaslt_epilogue
-# Of products the pairs of blocks are tested last: if the case before them has ended, it is they that hang.
+# Of products those by several blocks together are tested last: if the case before them has ended, it is they that hang.
 if hangs gpu_gemm_test; then
   own=mma,hopper
-  ! grep -qs ' s: \[A51\]' "$report/gpu_gemm_test.log" || own=hopper_pair
+  ! grep -qs ' s: \[A51\]' "$report/gpu_gemm_test.log" || own=hopper_pair,hopper_shares,hopper_split
   skipped=${skipped:+$skipped,}$own
 fi
 ! hangs gpu_attention_test || skipped=${skipped:+$skipped,}own

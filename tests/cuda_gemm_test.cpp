@@ -2,6 +2,7 @@
 // layout, dtype, epilogue, tail and split is compared with a product in f64 of the same inputs.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "amp/kernels/gemm.h"
@@ -23,14 +24,14 @@ using tensor_core::Gemm;
 
 namespace {
 
-enum class Way { mma, hopper, hopper_pair, cublaslt, plain };
+enum class Way { mma, hopper, hopper_pair, hopper_shares, hopper_split, cublaslt, plain };
 
 struct Case {
   std::int64_t m = 0, n = 0, k = 0, items = 1;
   std::int64_t skew = 0;  // elements by which rows are longer, which breaks alignment
   bool at = false, bt = false;
   Dtype in = f16, out = f16;
-  int tile = 64, parts = 1;
+  int tile = 64, parts = 1;  // parts: for hopper_shares clusters
   bool bias = false, accumulate = false, sums = false, before = false;
   bool saved = false;  // the activation's gradient: a @ b is what reaches it
   Activation activation = Activation::none;
@@ -43,21 +44,29 @@ std::string describe(const Case& c) {
          concat(" ", c.in, c.out == c.in ? "" : "->f32") + " tile " + std::to_string(c.tile) +
          " parts " + std::to_string(c.parts) + (c.bias ? " bias" : "") + (c.accumulate ? " +=" : "") +
          (c.sums ? " sums" : "") + (c.saved ? " backward" : "") +
-         (c.way == Way::hopper        ? " hopper"
-          : c.way == Way::hopper_pair ? " hopper_pair"
-          : c.way == Way::cublaslt    ? " cublaslt"
-          : c.way == Way::plain       ? " plain"
-                                      : "") +
+         (c.way == Way::hopper          ? " hopper"
+          : c.way == Way::hopper_pair   ? " hopper_pair"
+          : c.way == Way::hopper_shares ? " hopper_shares"
+          : c.way == Way::hopper_split  ? " hopper_split"
+          : c.way == Way::cublaslt      ? " cublaslt"
+          : c.way == Way::plain         ? " plain"
+                                        : "") +
          (c.activation == Activation::relu        ? " relu"
           : c.activation == Activation::gelu      ? " gelu"
           : c.activation == Activation::gelu_tanh ? " gelu_tanh"
                                                   : "");
 }
 
+std::int64_t space_floats(const Case& c, const Gemm& g) {
+  if (c.way == Way::hopper_shares) return tensor_core::shares_floats(c.parts);
+  return c.way == Way::mma ? tensor_core::partial_floats(g, c.parts) : 0;
+}
 // Computes the product into c with the case's implementation.
-bool run_way(const Case& c, const Gemm& g, const Tensor& partial) {
+bool run_way(const Case& c, const Gemm& g, const Tensor& space) {
   switch (c.way) {
-    case Way::mma: return tensor_core::run_mma(g, c.tile, c.parts, static_cast<float*>(partial.view().data));
+    case Way::mma: return tensor_core::run_mma(g, c.tile, c.parts, space.data<float>());
+    case Way::hopper_shares: return tensor_core::run_hopper_shares(g, c.parts, space.data<float>());
+    case Way::hopper_split: return tensor_core::run_hopper_split(g, c.parts);
     case Way::hopper: return tensor_core::run_hopper(g, c.tile);
     case Way::hopper_pair: return tensor_core::run_hopper(g, c.tile, 2);
     case Way::cublaslt: return cuda_backend::run_cublaslt(g, 0);
@@ -92,8 +101,9 @@ void run(const Case& c) {
   if (c.before) g.before_activation = dz.view().data;
   if (c.sums) g.a_sums = dsums.view().data;
   g.batch.rank = 1, g.batch.sizes[0] = c.items, g.batch.a[0] = a.stride(0), g.batch.b[0] = b.stride(0);
-  Tensor partial = zeros({std::max<std::int64_t>(tensor_core::partial_floats(g, c.parts), 1)}, {.dtype = f32}).to(cuda);
-  const bool done = run_way(c, g, partial);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor space = full({std::max<std::int64_t>(space_floats(c, g), 1)}, nan, {.dtype = f32}).to(cuda);
+  const bool done = run_way(c, g, space);
 #if !defined(MANTISSA_CUDA_SHIM)
   if (!done && c.way == Way::cublaslt && (c.sums || c.activation != Activation::none)) {
     WARN("cuBLASLt refuses, so that another kernel does it:" << describe(c));
@@ -130,7 +140,7 @@ void run(const Case& c) {
   if (c.saved) {  // of halves the gradient of the rounded product, to the bit: by the same way, without its end
     Gemm product = g;
     product.activation = Activation::none, product.saved = nullptr, product.c = dproduct.view().data;
-    REQUIRE(run_way(c, product, partial));
+    REQUIRE(run_way(c, product, space));
     compare(dproduct, want);
     const Tensor apart = zeros_like(dproduct);
     kernels::activate_backward(cuda, apart.view(), dproduct.view(), dsaved.view(), c.activation);
@@ -234,6 +244,16 @@ TEST_CASE("cuBLASLt's products of f32 and f64 agree with f64 in every layout and
 
 namespace {
 
+struct Variant { int tile, parts; };
+std::vector<Variant> variants_of(Way way) {
+  switch (way) {
+    case Way::hopper: return {{128, 1}, {256, 1}};
+    case Way::hopper_shares: return {{256, 1}, {256, 3}, {256, 8}};
+    case Way::hopper_split: return {{128, 2}, {128, 4}};
+    default: return {{256, 1}};
+  }
+}
+
 // The implementations for a Hopper GPU, in every layout, dtype and tail, with all epilogues.
 void run_all_on_hopper(const std::vector<Way>& ways) {
   if (!cuda_is_available() || cuda_backend::compute_capability() != 90) {
@@ -249,45 +269,39 @@ void run_all_on_hopper(const std::vector<Way>& ways) {
   for (const Way way : ways) {
     const bool ours = way != Way::cublaslt;
     for (const Dtype in : {f16, bf16}) {
-      for (const int tile : {128, 256}) {
-        if (way == Way::hopper_pair && tile != 256) continue;
+      for (const auto& [tile, parts] : variants_of(way)) {
+        const auto with = [&](Case c) {
+          c.way = way, c.in = in, c.tile = tile, c.parts = parts;
+          if (c.out == f16) c.out = in;
+          if (way == Way::hopper_split) c.k += 64 * (parts - 1);  // a step for each
+          run(c);
+        };
         for (const bool at : {false, true}) {
           for (const bool bt : {false, true}) {
-            run({.m = 64, .n = 64, .k = 64, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
-            run({.m = 72, .n = 40, .k = 104, .items = 2, .at = at, .bt = bt, .in = in, .out = in, .tile = tile,
-                 .way = way});
-            run({.m = deep.m, .n = deep.n, .k = deep.k, .skew = deep.skew, .at = at, .bt = bt, .in = in, .out = f32,
-                 .tile = tile, .way = way});
-            run({.m = wide.m, .n = wide.n, .k = wide.k, .at = at, .bt = bt, .in = in, .out = in, .tile = tile,
-                 .way = way});
-            if (ours) {  // odd in every direction, with rows of multiples of 16 bytes
-              run({.m = 37, .n = 29, .k = 45, .items = 3, .skew = 3, .at = at, .bt = bt, .in = in, .out = in,
-                   .tile = tile, .way = way});
-            }
+            with({.m = 64, .n = 64, .k = 64, .at = at, .bt = bt});
+            with({.m = 72, .n = 40, .k = 104, .items = 2, .at = at, .bt = bt});
+            with({.m = deep.m, .n = deep.n, .k = deep.k, .skew = deep.skew, .at = at, .bt = bt, .out = f32});
+            with({.m = wide.m, .n = wide.n, .k = wide.k, .at = at, .bt = bt});
+            // Odd in every direction, with rows of multiples of 16 bytes.
+            if (ours) with({.m = 37, .n = 29, .k = 45, .items = 3, .skew = 3, .at = at, .bt = bt});
           }
         }
-        run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true,
-             .activation = Activation::relu, .way = way});
-        run({.m = 200, .n = 136, .k = 200, .at = true, .in = in, .out = f32, .tile = tile, .accumulate = true,
-             .way = way});
-        if (ours) {
-          run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = true,
-               .activation = Activation::gelu, .way = way});
-        }
+        with({.m = 200, .n = 136, .k = 200, .bias = true, .activation = Activation::relu});
+        with({.m = 200, .n = 136, .k = 200, .at = true, .out = f32, .accumulate = true});
+        if (ours)
+          with({.m = 200, .n = 136, .k = 200, .bias = true, .before = true, .activation = Activation::gelu});
         for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
           if (ours || a == Activation::gelu_tanh)
-            run({.m = 200, .n = 136, .k = 200, .bt = ours, .in = in, .out = in, .tile = tile,
-                 .saved = true, .activation = a, .way = way});
+            with({.m = 200, .n = 136, .k = 200, .bt = ours, .saved = true, .activation = a});
         }
         for (const bool before : {false, true}) {  // gelu by tanh is also cuBLASLt's
-          run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true,
-               .before = before, .activation = Activation::gelu_tanh, .way = way});
+          with({.m = 200, .n = 136, .k = 200, .bias = true, .before = before, .activation = Activation::gelu_tanh});
         }
-        if (!ours) {
-          for (const Dtype out : {in, f32})
-            run({.m = 200, .n = 136, .k = 200, .at = true, .in = in, .out = out, .sums = true, .way = way});
-          break;  // its tiles are its own
-        }
+        if (way == Way::hopper_split) continue;  // no sums
+        for (const Dtype out : {f16, f32}) with({.m = 200, .n = 136, .k = 200, .at = true, .out = out, .sums = true});
+        if (!ours) continue;
+        with({.m = wide.m, .n = wide.n, .k = wide.k, .items = 2, .at = true, .sums = true});
+        with({.m = deep.m, .n = deep.n, .k = deep.k, .at = true, .out = f32, .accumulate = true, .sums = true});
       }
     }
   }
@@ -306,16 +320,20 @@ TEST_CASE(
   unsigned seed = 0;
   for (const Order order : {Order::reverse, Order::random}) {
     for (const Asynchrony when : {Asynchrony::late, Asynchrony::early, Asynchrony::random}) {
-      for (const auto& [way, tile] : {std::pair{Way::hopper, 128}, {Way::hopper, 256}, {Way::hopper_pair, 256}}) {
+      for (const Case& c : {Case{.tile = 128, .way = Way::hopper}, {.tile = 256, .way = Way::hopper},
+                            {.tile = 256, .way = Way::hopper_pair}, {.parts = 3, .way = Way::hopper_shares},
+                            {.parts = 2, .way = Way::hopper_split}}) {
         for (const bool mn : {false, true}) {
           cuda_shim::set_order(order, ++seed);
           cuda_shim::set_asynchrony(when);
+          const bool sums = mn && c.way != Way::hopper_split;
           // 12 or 6 tiles, for two blocks
-          run({.m = 264, .n = 392, .k = 392, .at = mn, .bt = !mn, .tile = tile, .way = way});
-          run({.m = 72, .n = 40, .k = 104, .items = 5, .at = mn, .bt = !mn, .in = bf16, .out = f32, .tile = tile,
-               .accumulate = true, .way = way});
-          run({.m = 200, .n = 136, .k = 200, .at = mn, .bt = !mn, .tile = tile, .bias = true, .before = true,
-               .activation = Activation::gelu, .way = way});
+          run({.m = 264, .n = 392, .k = 392, .at = mn, .bt = !mn, .tile = c.tile, .parts = c.parts, .sums = sums,
+               .way = c.way});
+          run({.m = 72, .n = 40, .k = 104, .items = 5, .at = mn, .bt = !mn, .in = bf16, .out = f32, .tile = c.tile,
+               .parts = c.parts, .accumulate = true, .way = c.way});
+          run({.m = 200, .n = 136, .k = 200, .at = mn, .bt = !mn, .tile = c.tile, .parts = c.parts, .bias = true,
+               .before = true, .activation = Activation::gelu, .way = c.way});
         }
       }
     }
@@ -331,7 +349,10 @@ TEST_CASE("[A51] a sum of 4096 ones is exact in f16: it is summed in f32") {
   for (const float v : cast(matmul(a, b).to(cpu), f32).to_vector<float>()) CHECK(v == 4096.0f);
 }
 
-// The last case: if it hangs and those above do not, scripts/gpu.sh excludes only the paired kernels.
+// The last cases: if one hangs and those above do not, scripts/gpu.sh excludes only the kernels of several blocks.
 TEST_CASE("the products of pairs of Hopper's blocks agree with f64 in every layout, dtype and tail") {
   run_all_on_hopper({Way::hopper_pair});
+}
+TEST_CASE("the products of Hopper's clusters that share steps or tiles agree with f64 in every layout and tail") {
+  run_all_on_hopper({Way::hopper_split, Way::hopper_shares});
 }

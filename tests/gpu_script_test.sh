@@ -337,7 +337,7 @@ called '^gpu_kernels_bench .* skip=mma,hopper$'
 said 'without its kernels .MANTISSA_TUNER_SKIP=mma,hopper'
 echo '0.1 s: [A51] a sum' >"$repo/build/gpu/report/gpu_gemm_test.log"
 gpu 0 --only bench_kernels
-called '^gpu_kernels_bench .* skip=hopper_pair$'
+called '^gpu_kernels_bench .* skip=hopper_pair,hopper_shares,hopper_split$'
 gpu 0 --only gpu_gemm_test bench_kernels
 called '^gpu_kernels_bench .*operators=all$'
 printf 'timed out\n120\n\n' >"$repo/build/gpu/report/stages/tuned"

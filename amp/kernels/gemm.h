@@ -59,8 +59,15 @@ struct Gemm {
 // mma.sync, sm_80 and later. tile: 64 or 128. parts: split-K factor; above 1 needs `partial`.
 bool run_mma(const Gemm& g, int tile, int parts, float* partial);
 std::int64_t partial_floats(const Gemm& g, int parts);
-// wgmma and TMA, sm_90a. tile: 128 or 256 columns. blocks: cluster size that shares reads of b; 2 needs tiles of 256.
+// wgmma and TMA, sm_90a. They support a_sums if a is transposed, as in a weight's gradient.
+// tile: 128 or 256 columns. blocks: cluster size that shares reads of b; 2 needs tiles of 256.
 bool run_hopper(const Gemm& g, int tile, int blocks = 1);
+// Equal shares of all steps along k for this many clusters of two blocks (stream-K), tiles of 256 columns: no
+// multiprocessor is idle at the end. space: shares_floats(clusters) floats.
+bool run_hopper_shares(const Gemm& g, int clusters, float* space);
+std::int64_t shares_floats(int clusters);
+// For small results: a cluster of 2 or 4 blocks computes each tile of 128 columns, a part of k each. Without a_sums.
+bool run_hopper_split(const Gemm& g, int parts);
 // No Tensor Cores, f32 and f64, any GPU and layout. tile: 64, for f32 also 128. Does not support a_sums.
 bool run_plain(const Gemm& g, int tile);
 

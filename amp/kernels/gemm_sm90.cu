@@ -7,6 +7,10 @@ namespace mantissa::tensor_core {
 
 bool launch_hopper_f16(const Gemm& g, int tile, int blocks);
 bool launch_hopper_bf16(const Gemm& g, int tile, int blocks);
+bool launch_hopper_shares_f16(const Gemm& g, int clusters, float* space);
+bool launch_hopper_shares_bf16(const Gemm& g, int clusters, float* space);
+bool launch_hopper_split_f16(const Gemm& g, int parts);
+bool launch_hopper_split_bf16(const Gemm& g, int parts);
 
 namespace {
 
@@ -50,23 +54,48 @@ bool sm90::make_map(CUtensorMap* map, Dtype dtype, const void* p, std::int64_t c
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-bool run_hopper(const Gemm& g, int tile, int blocks) {
+namespace {
+
 #if defined(MANTISSA_NO_SM90A)
-  constexpr bool compiled = false;
+constexpr bool compiled = false;
 #else
-  constexpr bool compiled = true;
+constexpr bool compiled = true;
 #endif
+
+// Whether TMA can copy the operands of g, and the kernels know its epilogue.
+bool is_applicable(const Gemm& g) {
   if (!compiled) return false;
   const bool one_stride =
       g.batch.rank <= 1 &&
       (g.items == 1 || (g.batch.a[0] > 0 && g.batch.a[0] % 8 == 0 && g.batch.b[0] > 0 && g.batch.b[0] % 8 == 0));
   constexpr std::int64_t most = INT32_MAX - 255;  // TMA's coordinates are ints, also those at the end of the last tile
   if (g.m > most || g.n > most || g.k > most || g.items > most) return false;
-  if (!is_half(g.in) || g.k == 0 || g.a_sums || !one_stride || !aligned(g.a, g.lda) || !aligned(g.b, g.ldb))
-    return false;
+  if (g.a_sums && !g.a_transposed) return false;
+  return is_half(g.in) && g.k != 0 && one_stride && aligned(g.a, g.lda) && aligned(g.b, g.ldb);
+}
+
+}  // namespace
+
+bool run_hopper(const Gemm& g, int tile, int blocks) {
+  if (!is_applicable(g)) return false;
   check((tile == 128 && blocks == 1) || (tile == 256 && (blocks == 1 || blocks == 2)),
         "internal error: no product of Hopper with tiles of ", tile, " columns by ", blocks, " blocks together");
   return g.in == f16 ? launch_hopper_f16(g, tile, blocks) : launch_hopper_bf16(g, tile, blocks);
+}
+
+std::int64_t shares_floats(int clusters) { return sm90::exchange_floats(2 * clusters, 256); }
+
+bool run_hopper_shares(const Gemm& g, int clusters, float* space) {
+  if (!is_applicable(g) || !space) return false;
+  check(clusters > 0, "internal error: shares for ", clusters, " clusters");
+  return g.in == f16 ? launch_hopper_shares_f16(g, clusters, space) : launch_hopper_shares_bf16(g, clusters, space);
+}
+
+bool run_hopper_split(const Gemm& g, int parts) {
+  check(parts == 2 || parts == 4, "internal error: a tile for ", parts, " blocks");
+  const bool long_enough = g.k > (parts - 1) * sm90::tile_k;  // a step for each
+  if (!is_applicable(g) || g.a_sums || !long_enough) return false;
+  return g.in == f16 ? launch_hopper_split_f16(g, parts) : launch_hopper_split_bf16(g, parts);
 }
 
 }  // namespace mantissa::tensor_core

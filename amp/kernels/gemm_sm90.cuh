@@ -1,22 +1,19 @@
-// A matrix product for Hopper: wgmma fed by TMA through a ring of shared-memory stages, warp-specialized. One warp of
-// the first warpgroup only starts copies; two warpgroups compute 64 rows of the tile each.
-// Blocks are persistent, so the copies of the next tile run while the last one is stored. f16 and bf16 results pass
-// through shared memory in boxes that TMA stores while the next tile is computed; epilogues that read or write more per
-// element use ordinary stores. Two blocks can form a cluster that computes vertically adjacent tiles: each copies half
-// of the shared part of b into both, so that a block reads a third less from L2. For sm_90a, and for the CPU shim with
-// counterparts of its instructions; on a GPU each use is first compared with another implementation (cuda/tuner.h). A
-// warpgroup's product is executed by its four warps, and waiting for it only covers the own warp: a stage is free when
-// every warp of both warpgroups has signalled that it has finished reading. Compiled for other GPUs the kernel is
-// empty.
+// A matrix product for Hopper: wgmma fed by TMA through a ring of shared-memory stages, warp-specialized. One thread of
+// the first warpgroup only starts copies; two warpgroups compute 64 rows of the tile each (gemm_sm90_tile.cuh).
+// Blocks are persistent, so the copies of the next tile run while the last one is stored (gemm_sm90_store.cuh). Two
+// blocks can form a cluster that computes vertically adjacent tiles: each copies half of the shared part of b into
+// both, so that a block reads a third less from L2. Where whole tiles would leave some clusters idle at the end, all
+// can take equal shares of all steps along k instead (stream-K), and add what they have of a tile.
+// For sm_90a, and for the CPU shim with counterparts of its instructions; on a GPU each use is first compared with
+// another implementation (cuda/tuner.h). Compiled for other GPUs the kernel is empty.
+// Source of the shares: Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix
+// Multiplication on the GPU" (2023).
 #pragma once
 
-#include <cuda.h>
-
 #include <algorithm>
+#include <type_traits>
 
-#include "amp/kernels/gemm_finish.cuh"
-#include "amp/kernels/hopper.cuh"
-#include "amp/kernels/hopper_layout.h"
+#include "amp/kernels/gemm_sm90_store.cuh"
 
 namespace mantissa::tensor_core::sm90 {
 
@@ -25,241 +22,161 @@ namespace mantissa::tensor_core::sm90 {
 bool make_map(CUtensorMap* map, Dtype dtype, const void* p, std::int64_t columns, std::int64_t rows,
               std::int64_t leading, std::int64_t items, std::int64_t item_stride, int box_rows);
 
-inline constexpr int tile_m = 128, tile_k = 64;  // 64 elements: one swizzled line of 128 bytes
-static_assert(tile_k == hopper::line);
-inline constexpr int ring = 4;
-inline constexpr int threads = 384;              // a producer and two consumer warpgroups
-inline constexpr int consumer_warps = 8;
-inline constexpr int rows_walked = 16;           // tile rows covered before the next column, see place_of
-inline constexpr int slice = 32, slice_row = slice + 8;  // columns stored at once; rows padded against bank conflicts
-inline constexpr int box_columns = 64;    // of results stored by TMA: one swizzled line of 128 bytes
+// Whether clusters take whole tiles in turn, or equal shares of all steps.
+enum class Division { tiles, shares };
 
-template <int tile_n> struct Shared {
-  alignas(1024) std::uint16_t a[ring][tile_m * tile_k];
-  alignas(1024) std::uint16_t b[ring][tile_n * tile_k];
-  union Results {  // of a warpgroup, to be stored
-    std::uint16_t boxes[2][64 * box_columns];  // one is stored while the other is filled
-    float slice[64 * slice_row];
-  };
-  alignas(1024) Results results[2];
-  std::uint64_t full[ring], empty[ring];
-};
+// The joint work of a cluster: of vertically adjacent tiles, the steps first .. last - 1 along k, again and again while
+// there is more(). `index` counts these groups of tiles.
+template <int tile_n, int blocks, Division division> struct Work;
 
-// Position of a tile of rows x columns: several tile rows are covered before the next column, so that blocks that run
-// together share operands in L2.
-struct Place { int item, row, column; };
-__device__ inline Place place_of(const Gemm& g, std::int64_t index, int rows, int columns) {
-  const std::int64_t down = (g.m + rows - 1) / rows, across = (g.n + columns - 1) / columns;
-  const std::int64_t item = index / (down * across), inside = index % (down * across);
-  const std::int64_t most = rows_walked * tile_m / rows, first = inside / (most * across) * most;
-  const std::int64_t height = down - first < most ? down - first : most, rest = inside - first * across;
-  return {static_cast<int>(item), static_cast<int>(first + rest % height) * rows,
-          static_cast<int>(rest / height) * columns};
+template <int tile_n, int blocks> __device__ inline Place own_place(const Gemm& g, std::int64_t index) {
+  Place p = place_of(g, index, tile_m * blocks, tile_n);
+  if constexpr (blocks > 1) p.row += static_cast<int>(hopper::block_in_cluster()) * tile_m;
+  return p;
 }
 
-// The joint work of a cluster: vertically adjacent tiles. `index` counts these.
-template <int tile_n, int blocks> struct Tiles {
-  std::int64_t index, step, count;
-  __device__ explicit Tiles(std::int64_t n) : index(blockIdx.x / blocks), step(gridDim.x / blocks), count(n) {}
+template <int tile_n, int blocks> struct Work<tile_n, blocks, Division::tiles> {
+  std::int64_t index, count;
+  int first = 0, last;
+  __device__ Work(std::int64_t tiles, int steps) : index(blockIdx.x / blocks), count(tiles), last(steps) {}
   __device__ bool more() const { return index < count; }
-  __device__ void next() { index += step; }
-  __device__ Place own(const Gemm& g) const {
-    Place p = place_of(g, index, tile_m * blocks, tile_n);
-    if constexpr (blocks > 1) p.row += static_cast<int>(hopper::block_in_cluster()) * tile_m;
-    return p;
-  }
+  __device__ void next() { index += gridDim.x / blocks; }
 };
 
-// Copies part of one operand of a stage, for this block or (to_all) all of the cluster. Boxes:
-// amp/kernels/hopper_layout.h.
-template <int outer, bool mn, bool to_all = false>
-__device__ inline void copy_operand(std::uint16_t* to, const CUtensorMap* map, std::uint64_t* full, int at, int k,
-                                    int item) {
-#pragma unroll
-  for (int i = 0; i < hopper::boxes_of<mn>(outer); ++i) {
-    std::uint16_t* const box = to + i * hopper::box_elements;
-    const int across = at + hopper::line * i, x = mn ? across : k, y = mn ? k : across;
-    if constexpr (to_all) hopper::copy_box_to_blocks(3, box, map, full, x, y, item);
-    else hopper::copy_box(box, map, full, x, y, item);
+// A share is worked through from its end to its begin. So what another cluster waits for, the begin of the last tile,
+// is computed first.
+template <int tile_n, int blocks> struct Work<tile_n, blocks, Division::shares> {
+  int index = 0, first = 0, last = 0, begin, end;
+  const int all, steps;  // of all tiles, of one
+  __device__ Work(std::int64_t tiles, int steps_of_tile)
+      : all(static_cast<int>(tiles) * steps_of_tile), steps(steps_of_tile) {
+    begin = begin_of(cluster());
+    end = begin_of(cluster() + 1);
+    find();
   }
+  __device__ bool more() const { return end > begin; }
+  __device__ void next() {
+    end = index * steps + first;
+    find();
+  }
+  __device__ static int cluster() { return static_cast<int>(blockIdx.x / blocks); }
+  __device__ int begin_of(int other) const {
+    return static_cast<int>(static_cast<std::int64_t>(all) * other / (gridDim.x / blocks));
+  }
+
+ private:
+  __device__ void find() {
+    if (!more()) return;
+    index = (end - 1) / steps;
+    first = begin > index * steps ? begin - index * steps : 0;
+    last = end - index * steps;
+  }
+};
+inline constexpr std::int64_t most_shared_steps = 1 << 30;
+
+// Global memory through which a block passes what it has of a tile to the block that computes the tile's last steps. A
+// block has at most one such tile.
+struct Exchange {
+  unsigned* ready = nullptr;   // [blocks][2], of each warpgroup; zero at the start
+  float* sums = nullptr;       // [blocks][tile_m * tile_n]
+  float* row_sums = nullptr;   // [blocks][tile_m]
+};
+inline std::int64_t exchange_floats(int blocks, int tile_n) { return blocks * (2LL + tile_m * (tile_n + 1)); }
+inline Exchange exchange_in(float* space, int blocks, int tile_n) {
+  float* const sums = space + 2 * blocks;  // blocks are even in number, so sums begin at a multiple of 16 bytes
+  return {reinterpret_cast<unsigned*>(space), sums, sums + std::int64_t{blocks} * tile_m * tile_n};
 }
 
-// The descriptor of the 16 columns of k from `k`, rows from `outer` on.
-template <bool mn> __device__ inline std::uint64_t operand(const std::uint16_t* tile, int outer, int k) {
-  return hopper::descriptor<mn>(hopper::shared_address(tile + hopper::operand_offset<mn>(outer, k)));
-}
-
-template <int tile_n, bool a_mn, bool b_mn, int blocks>
+template <int tile_n, bool a_mn, bool b_mn, int blocks, Division division>
 __device__ __forceinline__ void produce(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
                                         const CUtensorMap* map_a, const CUtensorMap* map_b) {
-  constexpr int part = tile_n / blocks;  // columns of b that this block copies
-  const int from = blocks > 1 ? part * static_cast<int>(hopper::block_in_cluster()) : 0;
-  int stage = 0, phase = 0;
-  for (Tiles<tile_n, blocks> t(tiles); t.more(); t.next()) {
-    const Place place = t.own(g);
-    for (int step = 0; step < steps; ++step) {
-      hopper::barrier_wait(&shared.empty[stage], phase ^ 1);  // the first round finds every stage empty
-      hopper::barrier_expect(&shared.full[stage], (tile_m + tile_n) * tile_k * 2);
-      copy_operand<tile_m, a_mn>(shared.a[stage], map_a, &shared.full[stage], place.row, step * tile_k, place.item);
-      copy_operand<part, b_mn, (blocks > 1)>(shared.b[stage] + hopper::operand_offset<b_mn>(from, 0), map_b,
-                                             &shared.full[stage], place.column + from, step * tile_k, place.item);
-      if (++stage == ring) stage = 0, phase ^= 1;
-    }
+  Turn turn;
+  for (Work<tile_n, blocks, division> w(tiles, steps); w.more(); w.next()) {
+    copy_steps<tile_n, a_mn, b_mn, blocks>(own_place<tile_n, blocks>(g, w.index), w.first, w.last, shared, turn, map_a,
+                                           map_b);
   }
   // The other block still signals barriers of this one, which must exist until then.
   for (int i = 0; blocks > 1 && i < ring; ++i) {
-    hopper::barrier_wait(&shared.empty[stage], phase ^ 1);
-    if (++stage == ring) stage = 0, phase ^= 1;
+    hopper::barrier_wait(&shared.empty[turn.stage], turn.parity ^ 1);
+    turn.next();
   }
 }
 
-// A warp has read a stage: signals all blocks that copy into it.
-template <int blocks> __device__ inline void release(std::uint64_t* empty, int lane) {
-  if constexpr (blocks == 1) {
-    if (lane == 0) hopper::barrier_arrive(empty);
-  } else {
-    if (lane < blocks) hopper::barrier_arrive_in(empty, lane);
+// Passes a warpgroup's sums on, thread by thread.
+template <int tile_n>
+__device__ __forceinline__ void pass_on(const Exchange& x, int consumer, const float (&d)[tile_n / 2], bool sum_rows,
+                                        float row_sum) {
+  const int thread = threadIdx.x % 128;
+  auto* to = reinterpret_cast<float4*>(x.sums + std::int64_t{blockIdx.x} * tile_m * tile_n) + 128 * consumer + thread;
+#pragma unroll
+  for (int i = 0; i < tile_n / 2; i += 4)
+    __stcg(to + i / 4 * consumer_threads, make_float4(d[i], d[i + 1], d[i + 2], d[i + 3]));
+  if (sum_rows && thread < 64) __stcg(x.row_sums + blockIdx.x * tile_m + 64 * consumer + thread, row_sum);
+  hopper::warpgroup_sync(1 + consumer);
+  if (thread == 0) hopper::raise_flag(x.ready + 2 * blockIdx.x + consumer);
+}
+// Adds what `block` has passed on.
+template <int tile_n>
+__device__ __forceinline__ void add_passed(const Exchange& x, int block, int consumer, float (&d)[tile_n / 2],
+                                           bool sum_rows, float& row_sum) {
+  const int thread = threadIdx.x % 128;
+  if (thread == 0) hopper::wait_for_flag(x.ready + 2 * block + consumer);
+  hopper::warpgroup_sync(1 + consumer);
+  const auto* from =
+      reinterpret_cast<const float4*>(x.sums + std::int64_t{block} * tile_m * tile_n) + 128 * consumer + thread;
+#pragma unroll
+  for (int i = 0; i < tile_n / 2; i += 4) {
+    const float4 more = __ldcg(from + i / 4 * consumer_threads);
+    d[i] += more.x, d[i + 1] += more.y, d[i + 2] += more.z, d[i + 3] += more.w;
   }
+  if (sum_rows && thread < 64) row_sum += __ldcg(x.row_sums + block * tile_m + 64 * consumer + thread);
 }
 
-// Stores a warpgroup's 64 rows, 32 columns at a time, with the general epilogue.
-template <class T, int tile_n>
-__device__ __forceinline__ void store_slices(const Gemm& g, const Place& place, int consumer,
-                                             const float (&d)[tile_n / 2], float* result) {
-  const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
-#pragma unroll 1
-  for (int from = 0; from < tile_n; from += slice) {
-#pragma unroll
-    for (int s = 0; s < tile_n; s += slice) {
-      if (s != from) continue;
-#pragma unroll
-      for (int j = 0; j < slice / 8; ++j) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float* v = d + (s / 8 + j) * 4 + 2 * half;
-          float* to = result + (16 * warp + 8 * half + lane / 4) * slice_row + 8 * j + lane % 4 * 2;
-          *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
-        }
-      }
-    }
-    hopper::warpgroup_sync(1 + consumer);
-#pragma unroll 1
-    for (int i = thread * 4; i < 64 * slice; i += 128 * 4) {
-      const std::int64_t row = place.row + 64 * consumer + i / slice, column = place.column + from + i % slice;
-      if (row >= g.m || column >= g.n) continue;
-      const float4 v = *reinterpret_cast<const float4*>(result + i / slice * slice_row + i % slice);
-      const float sums[4] = {v.x, v.y, v.z, v.w};
-      finish_four<T>(g, place.item, row, column, sums);
-    }
-    hopper::warpgroup_sync(1 + consumer);
-  }
-}
-
-// Whether results can be stored in boxes: f16 or bf16, with at most a bias and relu. (The code is unrolled for each of
-// a thread's 128 results, so it must be short.)
-inline bool fits_boxes(const Gemm& g) {
-  return is_half(g.out) && !g.accumulate && !g.saved && !g.before_activation &&
-         (g.activation == Activation::none || g.activation == Activation::relu) && g.ldc % 8 == 0 &&
-         reinterpret_cast<std::uintptr_t>(g.c) % 16 == 0;
-}
-
-// Stores a warpgroup's 64 rows, 64 columns at a time. 16-byte chunks are placed where TMA expects them: swizzled within
-// 8 rows.
-template <class T, int tile_n>
-__device__ __forceinline__ void store_boxes(const Gemm& g, const Place& place, int consumer,
-                                            const float (&d)[tile_n / 2], std::uint16_t (&boxes)[2][64 * box_columns],
-                                            const CUtensorMap* map_c) {
-  const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
-  const int row = 16 * warp + lane % 16;  // which row address this lane supplies
-  const bool relu = g.activation == Activation::relu;
-  const T* const bias = static_cast<const T*>(g.bias);
-#pragma unroll
-  for (int box = 0; box < tile_n / box_columns; ++box) {
-    std::uint16_t* const to = boxes[box % 2];
-    float add[box_columns / 8][2];  // -0 leaves every sum as it is
-#pragma unroll
-    for (int j = 0; j < box_columns / 8; ++j) {
-      const std::int64_t column = place.column + box * box_columns + 8 * j + lane % 4 * 2;
-      add[j][0] = bias && column < g.n ? static_cast<float>(bias[column]) : -0.0f;
-      add[j][1] = bias && column + 1 < g.n ? static_cast<float>(bias[column + 1]) : -0.0f;
-    }
-    if (thread == 0) hopper::copies_out_wait<1>();  // the store before last has released this buffer
-    hopper::warpgroup_sync(1 + consumer);
-#pragma unroll
-    for (int j = 0; j < box_columns / 8; j += 2) {
-      std::uint32_t halves[4];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {  // 8 columns: this lane holds two of them in two rows
-        const float* sums = d + (box * box_columns / 8 + j + i) * 4;
-        const float b0 = add[j + i][0], b1 = add[j + i][1];
-        float v[4] = {sums[0] + b0, sums[1] + b1, sums[2] + b0, sums[3] + b1};
-        if (relu) {
-#pragma unroll
-          for (float& x : v) x = pointwise::Relu().f(static_cast<float>(T(x)));
-        }
-        halves[2 * i] = hopper::pack<T>(v[0], v[1]);
-        halves[2 * i + 1] = hopper::pack<T>(v[2], v[3]);
-      }
-      hopper::store_matrices(to + row * box_columns + ((j + lane / 16) ^ row % 8) * 8, halves);
-    }
-    hopper::show_stores();
-    hopper::warpgroup_sync(1 + consumer);
-    if (thread == 0) {
-      hopper::copy_box_out(map_c, to, place.column + box * box_columns, place.row + 64 * consumer, place.item);
-      hopper::copies_out_commit();
-    }
-  }
-}
-
-template <class T, int tile_n, bool a_mn, bool b_mn, int blocks>
+template <class T, int tile_n, bool a_mn, bool b_mn, int blocks, Division division>
 __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
-                                        int consumer, bool boxed, const CUtensorMap* map_c) {
-  const int lane = threadIdx.x % 32;
+                                        int consumer, bool boxed, const CUtensorMap* map_c, const Exchange& exchange) {
   float d[tile_n / 2] = {};  // initialized, since ptxas 12.4 otherwise serializes the products (warning C7515)
-  int stage = 0, phase = 0;
-  for (Tiles<tile_n, blocks> t(tiles); t.more(); t.next()) {
-    int before = 0;
-    for (int step = 0; step < steps; ++step) {
-      hopper::barrier_wait(&shared.full[stage], phase);
-      hopper::wgmma_begin();
-#pragma unroll
-      for (int k = 0; k < tile_k; k += 16) {
-        hopper::Wgmma<T, tile_n, a_mn, b_mn>::run(d, operand<a_mn>(shared.a[stage], 64 * consumer, k),
-                                                  operand<b_mn>(shared.b[stage], 0, k), step > 0 || k > 0);
-      }
-      hopper::wgmma_commit();
-      hopper::wgmma_wait<1>();  // this warp's products of the previous step are done
-      if (step > 0) release<blocks>(&shared.empty[before], lane);
-      before = stage;
-      if (++stage == ring) stage = 0, phase ^= 1;
-    }
-    const Place place = t.own(g);  // divisions: while the last products are under way
-    hopper::wgmma_wait<0>();
-    release<blocks>(&shared.empty[before], lane);
+  Turn turn;
+  for (Work<tile_n, blocks, division> w(tiles, steps); w.more(); w.next()) {
+    const bool sum_rows = a_mn && g.a_sums && own_place<tile_n, blocks>(g, w.index).column == 0;
+    float two_rows[2] = {0, 0};
+    multiply_steps<T, tile_n, a_mn, b_mn, blocks>(w.first, w.last, shared, consumer, turn, d, sum_rows, two_rows);
+    const Place place = own_place<tile_n, blocks>(g, w.index);  // divisions: while the last products are under way
+    finish_steps<tile_n, blocks>(shared, turn);
 
     auto& results = shared.results[consumer];
+    float row_sum = 0;
+    if (sum_rows) row_sum = sum_of_row(two_rows, results.row_sums, consumer);
+    if constexpr (division == Division::shares) {
+      if (w.last < steps) {
+        pass_on<tile_n>(exchange, consumer, d, sum_rows, row_sum);
+        continue;
+      }
+      // In descending order back to the cluster that has the tile's first step. These were started before this one, so
+      // they run or are done, and each begins with what it passes on.
+      bool more = w.first > 0;
+      for (int c = w.cluster() - 1; more; --c) {
+        const int block = c * blocks + static_cast<int>(blockIdx.x % blocks);
+        add_passed<tile_n>(exchange, block, consumer, d, sum_rows, row_sum);
+        more = w.begin_of(c) > w.index * steps;
+      }
+    }
+    if (sum_rows) store_row_sum<T>(g, place, consumer, row_sum);
     if (boxed) store_boxes<T, tile_n>(g, place, consumer, d, results.boxes, map_c);
     else store_slices<T, tile_n>(g, place, consumer, d, results.slice);
   }
   if (boxed && threadIdx.x % 128 == 0) hopper::copies_out_wait<0>();  // shared memory ends with the block
 }
 
-template <class T, int tile_n, bool a_mn, bool b_mn, int blocks>
+template <class T, int tile_n, bool a_mn, bool b_mn, int blocks, Division division>
 __global__ void __launch_bounds__(threads, 1)
-    gemm_hopper(Gemm g, std::int64_t tiles, bool boxed, __grid_constant__ const CUtensorMap map_a,
+    gemm_hopper(Gemm g, std::int64_t tiles, bool boxed, Exchange exchange, __grid_constant__ const CUtensorMap map_a,
                 __grid_constant__ const CUtensorMap map_b, __grid_constant__ const CUtensorMap map_c) {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   MANTISSA_SHARED(char, dynamic);
-  // An offset instead of a rounded pointer, which the compiler would not recognize as shared memory.
-  auto& shared = *reinterpret_cast<Shared<tile_n>*>(dynamic + (-hopper::shared_address(dynamic) & 1023));
+  auto& shared = aligned_shared<tile_n>(dynamic);
   const int warpgroup = threadIdx.x / 128, steps = static_cast<int>((g.k + tile_k - 1) / tile_k);
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < ring; ++s) {
-      hopper::barrier_init(&shared.full[s], 1);
-      hopper::barrier_init(&shared.empty[s], consumer_warps * blocks);
-    }
-    hopper::barrier_init_done();
-  }
+  if (threadIdx.x == 0) make_ring(shared, blocks);
   if constexpr (blocks > 1) hopper::cluster_sync();
   else __syncthreads();
 
@@ -267,43 +184,67 @@ __global__ void __launch_bounds__(threads, 1)
   // consumers.
   if (warpgroup == 0) {
     hopper::give_registers<40>();
-    if (threadIdx.x == 0) produce<tile_n, a_mn, b_mn, blocks>(g, tiles, steps, shared, &map_a, &map_b);
+    if (threadIdx.x == 0) produce<tile_n, a_mn, b_mn, blocks, division>(g, tiles, steps, shared, &map_a, &map_b);
   } else {
     hopper::take_registers<232>();
-    consume<T, tile_n, a_mn, b_mn, blocks>(g, tiles, steps, shared, warpgroup - 1, boxed, &map_c);
+    consume<T, tile_n, a_mn, b_mn, blocks, division>(g, tiles, steps, shared, warpgroup - 1, boxed, &map_c, exchange);
   }
 #endif
 }
 
-template <class T, int tile_n, bool a_mn, bool b_mn, int blocks> bool launch(const Gemm& g) {
-  CUtensorMap map_a, map_b, map_c{};
+// The tensor maps of a product: of b in boxes of b_columns of its tile, of c in those of store_boxes.
+struct Maps {
+  CUtensorMap a, b, c{};
+  bool boxed = false;
+};
+template <bool a_mn, bool b_mn> bool make_maps(const Gemm& g, int b_columns, Maps* maps) {
   const std::int64_t a_step = g.batch.rank ? g.batch.a[0] : 0, b_step = g.batch.rank ? g.batch.b[0] : 0;
-  const bool mapped =
-      make_map(&map_a, g.in, g.a, a_mn ? g.m : g.k, a_mn ? g.k : g.m, g.lda, g.items, a_step, a_mn ? tile_k : tile_m) &&
-      make_map(&map_b, g.in, g.b, b_mn ? g.n : g.k, b_mn ? g.k : g.n, g.ldb, g.items, b_step,
-               b_mn ? tile_k : tile_n / blocks);
-  if (!mapped) return false;
-  const bool boxed = fits_boxes(g) && make_map(&map_c, g.out, g.c, g.n, g.m, g.ldc, g.items, g.m * g.ldc, 64);
-  constexpr std::size_t bytes = sizeof(Shared<tile_n>) + 1024;
-  constexpr int rows = tile_m * blocks;
-  const std::int64_t tiles = (g.m + rows - 1) / rows * ((g.n + tile_n - 1) / tile_n) * g.items;
-  const std::int64_t clusters = std::min<std::int64_t>(tiles, std::max(1, cuda_backend::multiprocessors() / blocks));
-  cuda_backend::launch("gemm_hopper", gemm_hopper<T, tile_n, a_mn, b_mn, blocks>,
-                       {dim3(static_cast<unsigned>(clusters * blocks)), dim3(threads), bytes, blocks}, g, tiles, boxed,
-                       map_a, map_b, map_c);
-  return true;
+  maps->boxed = fits_boxes(g) && make_map(&maps->c, g.out, g.c, g.n, g.m, g.ldc, g.items, g.m * g.ldc, 64);
+  return make_map(&maps->a, g.in, g.a, a_mn ? g.m : g.k, a_mn ? g.k : g.m, g.lda, g.items, a_step,
+                  a_mn ? tile_k : tile_m) &&
+         make_map(&maps->b, g.in, g.b, b_mn ? g.n : g.k, b_mn ? g.k : g.n, g.ldb, g.items, b_step,
+                  b_mn ? tile_k : b_columns);
+}
+// Calls f(a_mn, b_mn), both std::bool_constant, for the layout of g.
+template <class F> bool with_layout(const Gemm& g, F&& f) {
+  constexpr std::true_type mn;
+  constexpr std::false_type k;
+  if (g.a_transposed) return g.b_transposed ? f(mn, k) : f(mn, mn);
+  return g.b_transposed ? f(k, k) : f(k, mn);
 }
 
-template <class T, int tile_n, int blocks> bool choose_layout(const Gemm& g) {
-  if (g.a_transposed) {
-    return g.b_transposed ? launch<T, tile_n, true, false, blocks>(g) : launch<T, tile_n, true, true, blocks>(g);
-  }
-  return g.b_transposed ? launch<T, tile_n, false, false, blocks>(g) : launch<T, tile_n, false, true, blocks>(g);
+// clusters: of the grid. space: exchange_floats for shares.
+template <class T, int tile_n, int blocks, Division division>
+bool launch(const Gemm& g, std::int64_t clusters, float* space) {
+  return with_layout(g, [&]<bool a_mn, bool b_mn>(std::bool_constant<a_mn>, std::bool_constant<b_mn>) {
+    Maps maps;
+    if (!make_maps<a_mn, b_mn>(g, tile_n / blocks, &maps)) return false;
+    constexpr int rows = tile_m * blocks;
+    const std::int64_t tiles = (g.m + rows - 1) / rows * ((g.n + tile_n - 1) / tile_n) * g.items;
+    Exchange exchange;
+    if constexpr (division == Division::shares) {
+      const std::int64_t steps = tiles * ((g.k + tile_k - 1) / tile_k);
+      if (steps > most_shared_steps) return false;
+      clusters = std::min(clusters, steps);
+      exchange = exchange_in(space, static_cast<int>(clusters) * blocks, tile_n);
+      const std::size_t bytes = static_cast<std::size_t>(clusters) * blocks * 2 * sizeof(unsigned);
+      cuda_backend::check_status(cudaMemsetAsync(exchange.ready, 0, bytes, cuda_backend::stream()), "matmul");
+    } else {
+      clusters = std::min(clusters, tiles);
+    }
+    cuda_backend::launch("gemm_hopper", gemm_hopper<T, tile_n, a_mn, b_mn, blocks, division>,
+                         {dim3(static_cast<unsigned>(clusters * blocks)), dim3(threads), shared_bytes<tile_n>, blocks},
+                         g, tiles, maps.boxed, exchange, maps.a, maps.b, maps.c);
+    return true;
+  });
 }
+
 // Starts the kernel for the layout of g, if T is its dtype.
 template <class T> bool choose_tile(const Gemm& g, int tile, int blocks) {
-  if (blocks == 2) return choose_layout<T, 256, 2>(g);
-  return tile == 256 ? choose_layout<T, 256, 1>(g) : choose_layout<T, 128, 1>(g);
+  const int clusters = std::max(1, cuda_backend::multiprocessors() / blocks);
+  if (blocks == 2) return launch<T, 256, 2, Division::tiles>(g, clusters, nullptr);
+  return tile == 256 ? launch<T, 256, 1, Division::tiles>(g, clusters, nullptr)
+                     : launch<T, 128, 1, Division::tiles>(g, clusters, nullptr);
 }
 
 }  // namespace mantissa::tensor_core::sm90

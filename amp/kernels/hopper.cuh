@@ -1,9 +1,10 @@
 // Hopper's instructions for matrix products: barriers in shared memory; bulk tensor copies (TMA) from global memory,
-// also to all blocks of a cluster, and back; warpgroup products (wgmma) that read both operands from shared memory.
+// also to all blocks of a cluster, and back; warpgroup products (wgmma) that read both operands from shared memory;
+// what blocks say to each other.
 // sm_90a only; each has a CPU shim counterpart (tests/cuda_shim/hopper.h). Guarantees for "executing threads" hold for
 // a warp, not for its warpgroup.
-// Source: PTX ISA, sections "mbarrier", "mapa", "barrier.cluster", "cp.async.bulk.tensor", "stmatrix", "fence.proxy"
-// and "Asynchronous warpgroup level matrix instructions".
+// Source: PTX ISA, sections "mbarrier", "mapa", "st", "barrier.cluster", "cp.async.bulk.tensor", "stmatrix",
+// "fence.proxy" and "Asynchronous warpgroup level matrix instructions".
 #pragma once
 
 #include <cstdint>
@@ -115,6 +116,29 @@ __device__ inline unsigned block_in_cluster() {
   return rank;
 }
 
+// The address of p in the shared memory of another block of the cluster, and a store there: 16 bytes, which that block
+// can read after cluster_sync.
+__device__ inline std::uint32_t address_in(const void* p, int block) {
+  std::uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(there) : "r"(shared_address(p)), "r"(block));
+  return there;
+}
+__device__ inline void store_in(std::uint32_t there, const float4& v) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};\n" ::"r"(there), "f"(v.x), "f"(v.y), "f"(v.z),
+               "f"(v.w) : "memory");
+}
+
+// Between blocks, through global memory: what a thread has written before it raises a flag, and what its warpgroup has
+// written before the barrier before that, can be read by a thread that has waited for the flag, and its warpgroup after
+// a barrier.
+__device__ inline void raise_flag(unsigned* flag) {
+  asm volatile("st.release.gpu.u32 [%0], %1;\n" ::"l"(flag), "r"(1) : "memory");
+}
+__device__ inline void wait_for_flag(const unsigned* flag) {
+  unsigned raised = 0;
+  while (!raised) asm volatile("ld.acquire.gpu.u32 %0, [%1];\n" : "=r"(raised) : "l"(flag) : "memory");
+}
+
 template <int registers> __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(registers));
 }
@@ -185,6 +209,7 @@ MANTISSA_WGMMA_256(BFloat16, "bf16")
 
 using cuda_shim::shared_address, cuda_shim::barrier_init, cuda_shim::barrier_init_done, cuda_shim::barrier_arrive,
     cuda_shim::barrier_arrive_in, cuda_shim::barrier_expect, cuda_shim::barrier_wait, cuda_shim::copy_box,
+    cuda_shim::address_in, cuda_shim::store_in, cuda_shim::raise_flag, cuda_shim::wait_for_flag,
     cuda_shim::copy_box_to_blocks, cuda_shim::cluster_sync, cuda_shim::block_in_cluster, cuda_shim::store_matrices,
     cuda_shim::show_stores, cuda_shim::copy_box_out, cuda_shim::copies_out_commit, cuda_shim::wgmma_begin,
     cuda_shim::wgmma_commit;

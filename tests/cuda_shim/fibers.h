@@ -34,6 +34,8 @@ unsigned draw(unsigned n);    // a random number below n
 
 // Shared memory as instructions address it: from 0, in each block. Only dynamic shared memory has such addresses here.
 std::uint32_t shared_address(const void* p);
+// What is added to a shared address so that it is one in a block of the cluster, which no other address looks like.
+constexpr std::uint32_t cluster_address(int block) { return (static_cast<std::uint32_t>(block) + 1) << 24; }
 // The bytes at a shared address of a block; an error where they are not all its dynamic shared memory.
 char* shared_at(unsigned block, std::uint32_t address, std::size_t bytes, const char* what);
 

@@ -4,6 +4,7 @@
 #include "tests/cuda_shim/hopper.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -148,6 +149,29 @@ void cluster_sync() {
   wait_at(all().cluster, 0);
 }
 unsigned block_in_cluster() { return own_block(); }
+
+// --- from block to block ---
+std::uint32_t address_in(const void* p, int block) { return shared_address(p) + cluster_address(block); }
+void store_in(std::uint32_t there, const float4& v) {
+  if (there < cluster_address(0)) fail("an address that is not of a cluster");
+  const unsigned block = there / cluster_address(0) - 1;
+  if (block >= blocks_together() || has_ended(block))
+    fail("a store to a block that is not, or no longer, in the cluster");
+  char* to = shared_at(block, there % cluster_address(0), sizeof v, "st.shared::cluster");
+  check_aligned(to, sizeof v, "st.shared::cluster");
+  tsan_write(to, sizeof v);
+  const TsanIgnore ignore;
+  std::memcpy(to, &v, sizeof v);
+}
+void raise_flag(unsigned* flag) {
+  if (*flag != 0) fail("a flag that is raised was raised already, or never lowered");
+  *flag = 1;
+}
+// Blocks run in ascending order, and who waits for a later one would wait for ever.
+void wait_for_flag(const unsigned* flag) {
+  if (*flag == 0) fail("a block waits for one that comes after it, or that will never raise this flag");
+  if (*flag != 1) fail("a block waits for a flag that was never lowered");
+}
 
 void set_asynchrony(Asynchrony when) { asynchrony = when; }
 bool happens_now() {

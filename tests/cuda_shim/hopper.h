@@ -3,6 +3,8 @@
 // (set_asynchrony).
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "tests/cuda_shim/fibers.h"
@@ -30,6 +32,10 @@ void set_registers(int registers, bool more);
 void named_barrier(int id, int threads);
 void cluster_sync();
 unsigned block_in_cluster();
+std::uint32_t address_in(const void* p, int block);
+void store_in(std::uint32_t there, const float4& v);
+void raise_flag(unsigned* flag);
+void wait_for_flag(const unsigned* flag);
 
 // What is the same for all threads of a warpgroup.
 struct Product {

@@ -125,9 +125,6 @@ void wait_for_products(Frame& f, const Instruction& at) {
   });
 }
 
-// A shared address in a block of the cluster, which no other shared address looks like.
-constexpr std::uint32_t cluster_block = 1u << 24;
-
 // Instructions whose whole text is known, and which take their operands from `list`.
 const std::map<std::string_view, Instruction::Step>& table() {
   static const std::map<std::string_view, Instruction::Step> all = {
@@ -158,15 +155,20 @@ const std::map<std::string_view, Instruction::Step>& table() {
        }},
       {"mapa.shared::cluster.u32",
        [](Frame& f, const Instruction& at) {
-         set(f, at.list[0],
-             get<std::uint32_t>(f, at.list[1]) + (get<std::uint32_t>(f, at.list[2]) + 1) * cluster_block);
+         set(f, at.list[0], get<std::uint32_t>(f, at.list[1]) + cluster_address(integer(f, at.list[2])));
        }},
       {"mbarrier.arrive.shared::cluster.b64",
        [](Frame& f, const Instruction& at) {
          const auto address = get<std::uint32_t>(f, at.list[1]);
-         if (address < cluster_block) fail("an address that is not of a cluster");
-         auto* own = reinterpret_cast<std::uint64_t*>(shared_at(own_block(), address % cluster_block, 8, "a barrier"));
-         barrier_arrive_in(own, static_cast<int>(address / cluster_block) - 1);
+         constexpr std::uint32_t first = cluster_address(0);
+         if (address < first) fail("an address that is not of a cluster");
+         auto* own = reinterpret_cast<std::uint64_t*>(shared_at(own_block(), address % first, 8, "a barrier"));
+         barrier_arrive_in(own, static_cast<int>(address / first) - 1);
+       }},
+      {"st.shared::cluster.v4.f32",
+       [](Frame& f, const Instruction& at) {
+         store_in(get<std::uint32_t>(f, at.list[0]), make_float4(get<float>(f, at.list[1]), get<float>(f, at.list[2]),
+                                                                 get<float>(f, at.list[3]), get<float>(f, at.list[4])));
        }},
       {"cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes",  // [to], [map, {x, y, z}],
                                                                                        // [barrier]

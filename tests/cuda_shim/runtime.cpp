@@ -9,6 +9,8 @@ namespace cuda_shim {
 namespace {
 
 int device_count = 1;
+constexpr int toolkit_version = 13000;
+int driver_version = toolkit_version;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local CallCounter* counter = nullptr;
 std::map<std::string, int> planned_statuses;  // of fail_next_call
@@ -43,6 +45,7 @@ void set_null_device(bool on) {
 }
 
 void set_device_count(int count) { device_count = count; }
+void set_driver_version(int version) { driver_version = version; }
 void fail_next_launch(cudaError_t e) { planned = e; }
 void forget_errors() {
   sticky = planned = last_error = cudaSuccess;
@@ -85,6 +88,7 @@ cudaError_t cudaGetLastError() {
 
 cudaError_t cudaGetDeviceCount(int* n) {
   note_call(__func__);
+  if (driver_version < toolkit_version) return result(cudaErrorInsufficientDriver);
   *n = device_count;
   return result(device_count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
@@ -123,8 +127,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
                            : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int* v) { return *v = 13000, cudaSuccess; }
-cudaError_t cudaRuntimeGetVersion(int* v) { return *v = 13000, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* v) { return *v = driver_version, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* v) { return *v = toolkit_version, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
   note_call(__func__);
   const std::lock_guard lock(mutex);

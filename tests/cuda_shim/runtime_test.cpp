@@ -198,6 +198,18 @@ TEST_CASE("a machine without a GPU says so, and auto is the cpu") {
   CHECK_THAT(message_of([] { zeros({2}, {.device = cuda(5)}); }), Contains("there is no device cuda:5"));
 }
 
+TEST_CASE("a machine without a driver, or with one that is too old, says which of the two it is") {
+  cuda_shim::set_driver_version(0);
+  CHECK(parse_device("auto") == cpu);
+  CHECK_THAT(message_of([] { parse_device("cuda"); }), Contains("no GPU can be used: there is no NVIDIA driver"));
+  cuda_shim::set_driver_version(12040);
+  CHECK(parse_device("auto") == cpu);
+  CHECK_THAT(message_of([] { parse_device("cuda"); }),
+             Contains("the driver supports CUDA 12.4 and this build needs 13.0: update the driver"));
+  cuda_shim::set_driver_version(13000);
+  CHECK(parse_device("auto") == cuda);
+}
+
 TEST_CASE("two devices: tensors stay where they are, copies go between them") {
   cuda_shim::set_device_count(2);
   // asked for while the other one is current: its stream is its own all the same

@@ -26,6 +26,8 @@ void set_asynchrony(Asynchrony when);
 void set_late(bool late, unsigned seed = 1);
 
 void set_device_count(int count);                 // 1 at start, at most 4; 0: a machine without a GPU
+// For which CUDA the driver is; 13000, as the toolkit, at start. Less: it is too old for the build. 0: there is none.
+void set_driver_version(int version);
 void set_memory_limit(std::size_t bytes);         // of each device; 1 GiB at start
 void set_cudnn(bool on);                          // whether there is one; only with MANTISSA_SHIM_CUDNN at start
 void set_shared_limit(std::size_t bytes);         // of a block; 227 KiB at start, and 99 KiB on sm_86, sm_89 and sm_120

@@ -142,7 +142,9 @@ template <class T> T atomicCAS(T* p, std::type_identity_t<T> expected, std::type
 template <class T> T __ldg(const T* p) { return *p; }
 template <class T> T __ldcs(const T* p) { return *p; }
 template <class T> T __ldca(const T* p) { return *p; }
+template <class T> T __ldcg(const T* p) { return *p; }
 template <class T> void __stwb(T* p, T v) { *p = v; }
+template <class T> void __stcg(T* p, T v) { *p = v; }
 template <class T> void __stcs(T* p, T v) { *p = v; }
 inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }
