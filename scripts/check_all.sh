@@ -27,17 +27,6 @@ shim_pattern="^(late_|libraries_|hopper_)?($(paste -sd '|' <<<"$shim_tests"))\$"
 not_cpu_pattern="$shim_pattern|^cuda_kernels_test\$"
 mkdir -p "$logs"
 
-# The newest instruction set that this machine runs.
-newest_isa() {
-  local loader=/lib64/ld-linux-x86-64.so.2 levels
-  levels=$("$loader" --help 2>/dev/null || true)
-  case $levels in
-    *"x86-64-v4 (supported"*) echo avx512 ;;
-    *"x86-64-v3 (supported"*) echo avx2 ;;
-    *) echo baseline ;;
-  esac
-}
-
 # build_preset PRESET OPTIONS TARGETS...
 build_preset() {
   local preset=$1 options=$2

@@ -1,4 +1,4 @@
-# Shared by demo.sh, test.sh and sanitize.sh: messages, packages, configure and build. Sourced, not run.
+# Shared by the other scripts: messages, packages, configure and build. Sourced, not run.
 # Invariant: nothing is installed when everything needed is already there, so that an ordinary user needs no rights.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -92,4 +92,15 @@ build() {
   cmake --preset "$preset" ${configure_options[@]+"${configure_options[@]}"}
   say "Building ($preset)"
   cmake --build --preset "$preset" ${1:+--target "$@"}
+}
+
+# The newest instruction set that this machine runs, of those that cmake/options.cmake knows.
+newest_isa() {
+  local levels
+  levels=$(/lib64/ld-linux-x86-64.so.2 --help 2>/dev/null || true)
+  case $levels in
+    *"x86-64-v4 (supported"*) echo avx512 ;;
+    *"x86-64-v3 (supported"*) echo avx2 ;;
+    *) echo baseline ;;
+  esac
 }

@@ -89,11 +89,11 @@ inline Exchange exchange_in(float* space, int blocks, int tile_n) {
 
 template <int tile_n, bool a_mn, bool b_mn, int blocks, Division division>
 __device__ __forceinline__ void produce(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
-                                        const CUtensorMap* map_a, const CUtensorMap* map_b) {
+                                        const Maps& maps) {
   Turn turn;
   for (Work<tile_n, blocks, division> w(tiles, steps); w.more(); w.next()) {
-    copy_steps<tile_n, a_mn, b_mn, blocks>(own_place<tile_n, blocks>(g, w.index), w.first, w.last, shared, turn, map_a,
-                                           map_b);
+    copy_steps<tile_n, a_mn, b_mn, blocks>(own_place<tile_n, blocks>(g, w.index), w.first, w.last, shared, turn,
+                                           &maps.a, &maps.b);
   }
   // The other block still signals barriers of this one, which must exist until then.
   for (int i = 0; blocks > 1 && i < ring; ++i) {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void add_passed(const Exchange& x, int block, int con
 
 template <class T, int tile_n, bool a_mn, bool b_mn, int blocks, Division division>
 __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
-                                        int consumer, bool boxed, const CUtensorMap* map_c, const Exchange& exchange) {
+                                        int consumer, bool boxed, const Maps& maps, const Exchange& exchange) {
   float d[tile_n / 2] = {};  // initialized, since ptxas 12.4 otherwise serializes the products (warning C7515)
   Turn turn;
   for (Work<tile_n, blocks, division> w(tiles, steps); w.more(); w.next()) {
@@ -162,7 +162,7 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
       }
     }
     if (sum_rows) store_row_sum<T>(g, place, consumer, row_sum);
-    if (boxed) store_boxes<T, tile_n>(g, place, consumer, d, results.boxes, map_c);
+    if (boxed) store_boxes<T, tile_n>(g, place, consumer, d, results.boxes, maps);
     else store_slices<T, tile_n>(g, place, consumer, d, results.slice);
   }
   if (boxed && threadIdx.x % 128 == 0) hopper::copies_out_wait<0>();  // shared memory ends with the block
@@ -170,8 +170,7 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
 
 template <class T, int tile_n, bool a_mn, bool b_mn, int blocks, Division division>
 __global__ void __launch_bounds__(threads, 1)
-    gemm_hopper(Gemm g, std::int64_t tiles, bool boxed, Exchange exchange, __grid_constant__ const CUtensorMap map_a,
-                __grid_constant__ const CUtensorMap map_b, __grid_constant__ const CUtensorMap map_c) {
+    gemm_hopper(Gemm g, std::int64_t tiles, bool boxed, Exchange exchange, __grid_constant__ const Maps maps) {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   MANTISSA_SHARED(char, dynamic);
   auto& shared = aligned_shared<tile_n>(dynamic);
@@ -184,22 +183,22 @@ __global__ void __launch_bounds__(threads, 1)
   // consumers.
   if (warpgroup == 0) {
     hopper::give_registers<40>();
-    if (threadIdx.x == 0) produce<tile_n, a_mn, b_mn, blocks, division>(g, tiles, steps, shared, &map_a, &map_b);
+    if (threadIdx.x == 0) produce<tile_n, a_mn, b_mn, blocks, division>(g, tiles, steps, shared, maps);
   } else {
     hopper::take_registers<232>();
-    consume<T, tile_n, a_mn, b_mn, blocks, division>(g, tiles, steps, shared, warpgroup - 1, boxed, &map_c, exchange);
+    consume<T, tile_n, a_mn, b_mn, blocks, division>(g, tiles, steps, shared, warpgroup - 1, boxed, maps, exchange);
   }
 #endif
 }
 
-// The tensor maps of a product: of b in boxes of b_columns of its tile, of c in those of store_boxes.
-struct Maps {
-  CUtensorMap a, b, c{};
-  bool boxed = false;
-};
-template <bool a_mn, bool b_mn> bool make_maps(const Gemm& g, int b_columns, Maps* maps) {
+// b: in boxes of b_columns of its tile. *boxed: whether results are stored in boxes.
+template <bool a_mn, bool b_mn> bool make_maps(const Gemm& g, int b_columns, Maps* maps, bool* boxed) {
   const std::int64_t a_step = g.batch.rank ? g.batch.a[0] : 0, b_step = g.batch.rank ? g.batch.b[0] : 0;
-  maps->boxed = fits_boxes(g) && make_map(&maps->c, g.out, g.c, g.n, g.m, g.ldc, g.items, g.m * g.ldc, 64);
+  const auto map_result = [&](CUtensorMap* map, const void* p) {
+    return make_map(map, g.out, p, g.n, g.m, g.ldc, g.items, g.m * g.ldc, 64);
+  };
+  *boxed = fits_boxes(g) && map_result(&maps->c, g.c) &&
+           (!g.before_activation || map_result(&maps->before, g.before_activation));
   return make_map(&maps->a, g.in, g.a, a_mn ? g.m : g.k, a_mn ? g.k : g.m, g.lda, g.items, a_step,
                   a_mn ? tile_k : tile_m) &&
          make_map(&maps->b, g.in, g.b, b_mn ? g.n : g.k, b_mn ? g.k : g.n, g.ldb, g.items, b_step,
@@ -218,7 +217,8 @@ template <class T, int tile_n, int blocks, Division division>
 bool launch(const Gemm& g, std::int64_t clusters, float* space) {
   return with_layout(g, [&]<bool a_mn, bool b_mn>(std::bool_constant<a_mn>, std::bool_constant<b_mn>) {
     Maps maps;
-    if (!make_maps<a_mn, b_mn>(g, tile_n / blocks, &maps)) return false;
+    bool boxed = false;
+    if (!make_maps<a_mn, b_mn>(g, tile_n / blocks, &maps, &boxed)) return false;
     constexpr int rows = tile_m * blocks;
     const std::int64_t tiles = (g.m + rows - 1) / rows * ((g.n + tile_n - 1) / tile_n) * g.items;
     Exchange exchange;
@@ -234,7 +234,7 @@ bool launch(const Gemm& g, std::int64_t clusters, float* space) {
     }
     cuda_backend::launch("gemm_hopper", gemm_hopper<T, tile_n, a_mn, b_mn, blocks, division>,
                          {dim3(static_cast<unsigned>(clusters * blocks)), dim3(threads), shared_bytes<tile_n>, blocks},
-                         g, tiles, maps.boxed, exchange, maps.a, maps.b, maps.c);
+                         g, tiles, boxed, exchange, maps);
     return true;
   });
 }

@@ -49,8 +49,7 @@ __device__ __forceinline__ void add_parts(float (&own)[tile_n / 2 / parts], cons
 
 template <class T, int tile_n, bool a_mn, bool b_mn, int parts>
 __global__ void __launch_bounds__(threads, 1)
-    gemm_hopper_split(Gemm g, bool boxed, __grid_constant__ const CUtensorMap map_a,
-                      __grid_constant__ const CUtensorMap map_b, __grid_constant__ const CUtensorMap map_c) {
+    gemm_hopper_split(Gemm g, bool boxed, __grid_constant__ const Maps maps) {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int columns = tile_n / parts;  // that a block finishes
   static_assert(sizeof(Shared<tile_n>::a) >= (parts - 1) * tile_m * columns * sizeof(float));
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(threads, 1)
   Turn turn;
   if (warpgroup == 0) {
     hopper::give_registers<40>();
-    if (threadIdx.x == 0) copy_steps<tile_n, a_mn, b_mn, 1>(place, first, last, shared, turn, &map_a, &map_b);
+    if (threadIdx.x == 0) copy_steps<tile_n, a_mn, b_mn, 1>(place, first, last, shared, turn, &maps.a, &maps.b);
     __syncwarp();
     hopper::cluster_sync();
     hopper::cluster_sync();
@@ -86,7 +85,7 @@ __global__ void __launch_bounds__(threads, 1)
     auto& results = shared.results[consumer];
     constexpr bool whole_boxes = columns % box_columns == 0;
     if constexpr (whole_boxes) {
-      if (boxed) store_boxes<T, columns>(g, place, consumer, sums, results.boxes, &map_c);
+      if (boxed) store_boxes<T, columns>(g, place, consumer, sums, results.boxes, maps);
     }
     if (!whole_boxes || !boxed) store_slices<T, columns>(g, place, consumer, sums, results.slice);
     else if (thread % 128 == 0) hopper::copies_out_wait<0>();  // shared memory ends with the block
@@ -97,12 +96,13 @@ __global__ void __launch_bounds__(threads, 1)
 template <class T, int tile_n, int parts> bool launch_split(const Gemm& g) {
   return with_layout(g, [&]<bool a_mn, bool b_mn>(std::bool_constant<a_mn>, std::bool_constant<b_mn>) {
     Maps maps;
-    if (!make_maps<a_mn, b_mn>(g, tile_n, &maps)) return false;
+    bool boxed = false;
+    if (!make_maps<a_mn, b_mn>(g, tile_n, &maps, &boxed)) return false;
     const std::int64_t blocks = (g.m + tile_m - 1) / tile_m * ((g.n + tile_n - 1) / tile_n) * g.items * parts;
     if (blocks > INT32_MAX) return false;
     cuda_backend::launch("gemm_hopper_split", gemm_hopper_split<T, tile_n, a_mn, b_mn, parts>,
                          {dim3(static_cast<unsigned>(blocks)), dim3(threads), shared_bytes<tile_n>, parts}, g,
-                         maps.boxed, maps.a, maps.b, maps.c);
+                         boxed, maps);
     return true;
   });
 }

@@ -490,11 +490,11 @@ TEST_CASE("blocks of a cluster store in each other's shared memory") {
     }
   }
   usual();
+#if !defined(__SANITIZE_THREAD__)  // a race, and fibers that are left behind: it maps memory for each
   CHECK_THAT(with(PassSlip::own_address), Catch::Matchers::Contains("an address that is not of a cluster"));
   CHECK_THAT(with(PassSlip::no_such_block), Catch::Matchers::Contains("is not, or no longer, in the cluster"));
   CHECK_THAT(with(PassSlip::odd_place), Catch::Matchers::Contains("misaligned address"));
   CHECK(with(PassSlip::ended_block) != "");
-#if !defined(__SANITIZE_THREAD__)  // a race
   CHECK(shows_in_some_order(
       [&] {
         const std::string message = with(PassSlip::no_barrier);
