@@ -20,7 +20,7 @@ endif()
 # One entry per instruction set. The plainest comes first, also at link time.
 set(MANTISSA_ISAS baseline)
 set(MANTISSA_ISA_FLAGS_baseline "")
-set(MANTISSA_ONE_ISA "" CACHE STRING "baseline, avx2 or avx512: the only one to compile (for this machine alone: less than half of the time)")
+set(MANTISSA_ONE_ISA "" CACHE STRING "baseline, avx2 or avx512: the only one to compile (for one machine, or sanitizers: a third of the kernels)")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(MANTISSA_ISA_FLAGS_baseline -march=x86-64)
   set(MANTISSA_ISA_FLAGS_avx2 -march=x86-64-v3)

@@ -133,8 +133,8 @@ template <class T> __device__ __forceinline__ void add_rows(const std::uint16_t*
   sums[1] += more[1];
 }
 
-// d = the products of steps first .. last - 1. row_sums, or null: sums of two rows of a are added to it (add_rows).
-// Some products are still under way at the end; finish_steps waits for them.
+// d = the products of steps first .. last - 1. sum_rows: adds to row_sums what this thread has of two rows of a
+// (add_rows). Some products are still under way at the end; finish_steps waits for them.
 template <class T, int tile_n, bool a_mn, bool b_mn, int blocks>
 __device__ __forceinline__ void multiply_steps(int first, int last, Shared<tile_n>& shared, int consumer, Turn& turn,
                                                float (&d)[tile_n / 2], bool sum_rows, float (&row_sums)[2]) {
