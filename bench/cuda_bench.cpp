@@ -94,7 +94,7 @@ struct Product {
 };
 
 void measure_product(const Problem& problem, Dtype dtype) {
-  const Product p(problem, dtype);
+  Product p(problem, dtype);
   const std::vector<cuda_backend::Way> ways = cuda_backend::ways_for(p.g, cuda);
   const std::string about = concat("gemm ", fmt::format("{:4} ", name_of(dtype)), problem.name());
   // What computes something else is not timed. On a GPU the judge is the first way that applies, held against f64 in
@@ -110,7 +110,7 @@ void measure_product(const Problem& problem, Dtype dtype) {
     double time = 1e30;
   } own, library;
   for (const cuda_backend::Way& way : ways) {
-    Tensor(p.c).fill_(std::numeric_limits<double>::quiet_NaN());
+    p.c.fill_(std::numeric_limits<double>::quiet_NaN());
     if (cuda_backend::is_skipped(way.name) || !way.run()) continue;
     if (!expected.defined()) expected = p.c.clone();
     const bool right = compare(concat(way.name, " for ", about).c_str(), p.c, expected, bound);
