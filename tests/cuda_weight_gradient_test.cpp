@@ -370,7 +370,7 @@ TEST_CASE("on a GPU a weight's gradient in bf16 is one kernel, first and later: 
     std::string list;
     for (const auto& [name, count] : counter.launches) list += concat(name, " ", count, "  ");
     INFO(list);
-    CHECK(counter.of("gemm_mma") == 8);  // four of the inputs' gradients, four of the weights' and biases'
+    CHECK(counter.products() == 8);  // four of the inputs' gradients, four of the weights' and biases'
     CHECK(counter.of("reduce_sum") == 0);
     CHECK(counter.of("copy") == 0);  // attention writes the three parts of qkv in their places
     CHECK(counter.of("add_in_place") == 0);

@@ -25,17 +25,18 @@ bool make_map(CUtensorMap* map, Dtype dtype, const void* p, std::int64_t columns
 // Whether clusters take whole tiles in turn, or equal shares of all steps.
 enum class Division { tiles, shares };
 
-// The joint work of a cluster: of vertically adjacent tiles, the steps first .. last - 1 along k, again and again while
-// there is more(). `index` counts these groups of tiles.
-template <int tile_n, int blocks, Division division> struct Work;
-
+// A cluster computes vertically adjacent tiles together: where this block's is in group `index` of them.
 template <int tile_n, int blocks> __device__ inline Place own_place(const Gemm& g, std::int64_t index) {
   Place p = place_of(g, index, tile_m * blocks, tile_n);
   if constexpr (blocks > 1) p.row += static_cast<int>(hopper::block_in_cluster()) * tile_m;
   return p;
 }
 
-template <int tile_n, int blocks> struct Work<tile_n, blocks, Division::tiles> {
+// The joint work of a cluster: of a group of tiles, the steps first .. last - 1 along k, again and again while there is
+// more(). `index` counts the groups.
+template <int blocks, Division division> struct Work;
+
+template <int blocks> struct Work<blocks, Division::tiles> {
   std::int64_t index, count;
   int first = 0, last;
   __device__ Work(std::int64_t tiles, int steps) : index(blockIdx.x / blocks), count(tiles), last(steps) {}
@@ -45,7 +46,7 @@ template <int tile_n, int blocks> struct Work<tile_n, blocks, Division::tiles> {
 
 // A share is worked through from its end to its begin. So what another cluster waits for, the begin of the last tile,
 // is computed first.
-template <int tile_n, int blocks> struct Work<tile_n, blocks, Division::shares> {
+template <int blocks> struct Work<blocks, Division::shares> {
   int index = 0, first = 0, last = 0, begin, end;
   const int all, steps;  // of all tiles, of one
   __device__ Work(std::int64_t tiles, int steps_of_tile)
@@ -91,7 +92,7 @@ template <int tile_n, bool a_mn, bool b_mn, int blocks, Division division>
 __device__ __forceinline__ void produce(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
                                         const Maps& maps) {
   Turn turn;
-  for (Work<tile_n, blocks, division> w(tiles, steps); w.more(); w.next()) {
+  for (Work<blocks, division> w(tiles, steps); w.more(); w.next()) {
     copy_steps<tile_n, a_mn, b_mn, blocks>(own_place<tile_n, blocks>(g, w.index), w.first, w.last, shared, turn,
                                            &maps.a, &maps.b);
   }
@@ -137,7 +138,7 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
                                         int consumer, bool boxed, const Maps& maps, const Exchange& exchange) {
   float d[tile_n / 2] = {};  // initialized, since ptxas 12.4 otherwise serializes the products (warning C7515)
   Turn turn;
-  for (Work<tile_n, blocks, division> w(tiles, steps); w.more(); w.next()) {
+  for (Work<blocks, division> w(tiles, steps); w.more(); w.next()) {
     const bool sum_rows = a_mn && g.a_sums && own_place<tile_n, blocks>(g, w.index).column == 0;
     float two_rows[2] = {0, 0};
     multiply_steps<T, tile_n, a_mn, b_mn, blocks>(w.first, w.last, shared, consumer, turn, d, sum_rows, two_rows);

@@ -8,6 +8,7 @@
 
 #include "amp/kernels/hopper.cuh"
 #include "amp/kernels/hopper_layout.h"
+#include "tests/cuda_shim/planted.h"
 #include "tests/cuda_shim/tensor_map.h"
 #include "tests/testing.h"
 
@@ -231,29 +232,6 @@ __global__ void barrier_kernel(BarrierSlip slip) {
   if (threadIdx.x == 0) hopper::barrier_expect(barrier, slip == BarrierSlip::too_many_bytes ? 1 << 20 : 0);
   if (threadIdx.x == 0 && slip == BarrierSlip::missed_phase) hopper::barrier_arrive(barrier);
 }
-// Each of two blocks passes a number of each thread to the other one.
-enum class PassSlip { none, own_address, no_such_block, odd_place, no_barrier, ended_block };
-__global__ void pass_kernel(float* y, PassSlip slip) {
-  MANTISSA_SHARED(float4, received);
-  const auto own = static_cast<int>(hopper::block_in_cluster()), thread = static_cast<int>(threadIdx.x);
-  const auto number = static_cast<float>(1000 * own + thread);
-  if (slip == PassSlip::ended_block && own == 1) return;
-  hopper::cluster_sync();
-  const void* at = received + thread;
-  if (slip == PassSlip::odd_place) at = reinterpret_cast<float*>(received) + 4 * thread + 1;
-  const int block = slip == PassSlip::no_such_block ? 2 : 1 - own;
-  const std::uint32_t there =
-      slip == PassSlip::own_address ? hopper::shared_address(at) : hopper::address_in(at, block);
-  hopper::store_in(there, make_float4(number, 0, 0, -number));
-  if (slip != PassSlip::no_barrier) hopper::cluster_sync();
-  y[128 * own + thread] = received[thread].x - received[thread].w;
-}
-__global__ void flag_kernel(unsigned* flags, int* y, bool for_a_later_one) {
-  const unsigned own = blockIdx.x;
-  if (own > 0 || for_a_later_one) hopper::wait_for_flag(flags + (for_a_later_one ? own + 1 : own - 1));
-  y[own] = own == 0 ? 1 : 2 * y[own - 1];
-  hopper::raise_flag(flags + own);
-}
 __global__ void behind_kernel(int bytes) {
   MANTISSA_SHARED(char, s);
   s[bytes] = 1;
@@ -282,15 +260,6 @@ struct MapOf {
                          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, fill);
   }
 };
-
-// What a launch and the device say of a kernel; the device is then as good as new.
-template <class F> std::string message_of_run(F&& run) {
-  std::string message = test::message_of(run);
-  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess)
-    message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
-  cuda_shim::forget_errors();
-  return message;
-}
 
 // The kernel on small numbers, whose products are exact.
 struct Outcome {
@@ -341,10 +310,6 @@ Outcome store(StoreSlip slip) {
   for (int i = 0; i < 120 * 56; ++i)
     outcome.wrong += got[static_cast<std::size_t>(i)] != static_cast<float>((i / 56 * 64 + i % 56) % 2039);
   return outcome;
-}
-template <class... P, class... A>
-std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
-  return message_of_run([&] { launch("planted", kernel, grid, arguments...); });
 }
 void usual() {
   cuda_shim::set_order(Order::forward);
@@ -473,51 +438,6 @@ TEST_CASE("results leave by stmatrix and TMA in every order, and mistakes are re
   CHECK(store(StoreSlip::refilled).wrong > 0);
   CHECK(shows_in_some_order([] { return store(StoreSlip::no_barrier); }, 20));
 #endif
-}
-
-TEST_CASE("blocks of a cluster store in each other's shared memory") {
-  const Tensor y = zeros({256}, {.device = cuda});
-  const auto with = [&](PassSlip slip) {
-    return message_of_launch({2, 128, 129 * sizeof(float4), 2}, &pass_kernel, y.data<float>(), slip);
-  };
-  for (const Order order : {Order::forward, Order::reverse, Order::random}) {
-    cuda_shim::set_order(order, 5);
-    CHECK(with(PassSlip::none) == "");
-    const auto got = y.to(cpu).to_vector<float>();
-    for (std::size_t i = 0; i < 128; ++i) {
-      CHECK(got[i] == 2 * (1000 + static_cast<float>(i)));
-      CHECK(got[128 + i] == 2 * static_cast<float>(i));
-    }
-  }
-  usual();
-#if !defined(__SANITIZE_THREAD__)  // a race, and fibers that are left behind: it maps memory for each
-  CHECK_THAT(with(PassSlip::own_address), Catch::Matchers::Contains("an address that is not of a cluster"));
-  CHECK_THAT(with(PassSlip::no_such_block), Catch::Matchers::Contains("is not, or no longer, in the cluster"));
-  CHECK_THAT(with(PassSlip::odd_place), Catch::Matchers::Contains("misaligned address"));
-  CHECK(with(PassSlip::ended_block) != "");
-  CHECK(shows_in_some_order(
-      [&] {
-        const std::string message = with(PassSlip::no_barrier);
-        const auto got = y.to(cpu).to_vector<float>();
-        return Outcome{message, got[0] == 2000 && got[255] == 254 ? 0 : 1};
-      },
-      20));
-#endif
-}
-
-TEST_CASE("a block waits for the flag of one before it, and would wait for ever for that of a later one") {
-  const Tensor flags = zeros({4}, {.dtype = i32, .device = cuda}), y = zeros({3}, {.dtype = i32, .device = cuda});
-  const auto with = [&](bool later) {
-    return message_of_launch({3, 1}, &flag_kernel, reinterpret_cast<unsigned*>(flags.data<int>()), y.data<int>(),
-                             later);
-  };
-  CHECK(with(false) == "");
-  CHECK(y.to(cpu).to_vector<int>() == std::vector<int>{1, 2, 4});
-  CHECK_THAT(with(false), Catch::Matchers::Contains("was raised already, or never lowered"));
-  Tensor(flags).fill_(0);
-  CHECK_THAT(with(true), Catch::Matchers::Contains("waits for one that comes after it"));
-  Tensor(flags).fill_(-1);
-  CHECK_THAT(with(true), Catch::Matchers::Contains("a flag that was never lowered"));
 }
 
 TEST_CASE("mbarriers: parities, counts and places") {

@@ -159,7 +159,7 @@ void copy_async(const Statement& s, Instruction& i) {
 
 bool decode_memory(const Statement& s, Instruction& i) {
   const std::string_view op = s.words[0];
-  if (s.has("shared::cluster")) return false;  // ptx_warp.cpp
+  if (s.has("shared::cluster") || s.has("acquire") || s.has("release")) return false;  // between blocks: ptx_warp.cpp
   if (op == "ld" || op == "st") load_or_store(s, i);
   else if (op == "atom" || op == "red") atom(s, i);
   else if (op == "cvta") convert_address(s, i);

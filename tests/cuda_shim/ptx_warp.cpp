@@ -170,6 +170,16 @@ const std::map<std::string_view, Instruction::Step>& table() {
          store_in(get<std::uint32_t>(f, at.list[0]), make_float4(get<float>(f, at.list[1]), get<float>(f, at.list[2]),
                                                                  get<float>(f, at.list[3]), get<float>(f, at.list[4])));
        }},
+      {"st.release.gpu.u32",
+       [](Frame& f, const Instruction& at) {
+         if (integer(f, at.list[1]) != 1) fail("st.release of something else than a raised flag");
+         raise_flag(get<unsigned*>(f, at.list[0]));
+       }},
+      {"ld.acquire.gpu.u32",
+       [](Frame& f, const Instruction& at) {
+         wait_for_flag(get<const unsigned*>(f, at.list[1]));
+         set(f, at.list[0], std::uint32_t{1});
+       }},
       {"cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes",  // [to], [map, {x, y, z}],
                                                                                        // [barrier]
        [](Frame& f, const Instruction& at) {
