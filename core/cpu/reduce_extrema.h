@@ -30,8 +30,8 @@ template <class Fold> struct OfIntegers {
 
 template <class C, class Fold> void extremes_as(const View& y, const View& x) {
   DenseResult<C> out(y);
-  reduce<std::conditional_t<std::is_integral_v<C>, OfIntegers<Fold>, Fold>>(ReducePlan(y.sizes, x), Elements<C>{x},
-                                                                             out.data());
+  const Elements<C, false> source{x};
+  reduce<std::conditional_t<std::is_integral_v<C>, OfIntegers<Fold>, Fold>>(ReducePlan(y.sizes, x), source, out.data());
   out.finish();
 }
 template <class Fold> void extremes(View y, View x) {

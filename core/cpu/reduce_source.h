@@ -177,7 +177,8 @@ template <class C> void load_block(C* to, std::int64_t pitch, const View& x, con
 }
 
 // --- sources of the folded elements. `centre` is per result: centre[i * step]. ---
-template <class C> struct Elements {
+// widens: integers may be stored in a type narrower than C.
+template <class C, bool widens = true> struct Elements {
   View x;
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C*, int) const {
     load_run(to, x.data, x.dtype, offset, stride, n);
@@ -187,7 +188,8 @@ template <class C> struct Elements {
   template <class F> bool with_memory(const F& f) const {
     bool found = false;
     visit(x.dtype, [&]<class T> {
-      if constexpr (is_folded_as<T, C>) f(x.as<const T>()), found = true;
+      if constexpr (is_folded_as<T, C> && (widens || std::is_same_v<T, C> || !std::is_integral_v<T>))
+        f(x.as<const T>()), found = true;
     });
     return found;
   }
