@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/kernel.h"
 #include "cuda/runtime.h"
+#include "cuda/thread_state.h"
 #include "cuda/tuner.h"
 
 namespace mantissa {
@@ -43,7 +44,7 @@ struct Problem {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   std::array<cublasLtMatmulHeuristicResult_t, most_cublaslt_plans> plans{};
   int count = 0;
-  bool failed = false;  // for a reason that may pass: ask again
+  bool failed = true;  // not asked for plans yet, or refused for a reason that may pass
 };
 
 template <class T> void set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, T value) {
@@ -65,8 +66,8 @@ cublasLtMatrixLayout_t make_layout(Dtype dtype, std::int64_t rows, std::int64_t 
 }
 
 cublasLtHandle_t handle() {
-  static thread_local std::map<int, cublasLtHandle_t> handles;  // one per device
-  cublasLtHandle_t& h = handles[current_device()];
+  static thread_local ThreadState<std::map<int, cublasLtHandle_t>> handles;  // one per device
+  cublasLtHandle_t& h = (*handles)[current_device()];
   if (!h) {
     const CaptureRelaxed relaxed;
     check_status(cublasLtCreate(&h), "to start");
@@ -112,7 +113,6 @@ cublasLtEpilogue_t epilogue_of(const Gemm& g) {
 }
 
 Problem make_problem(const Gemm& g, const Key& key) {
-  const CaptureRelaxed relaxed;  // the heuristic may load code, which a capture does not allow
   Problem p;
   const cublasComputeType_t compute = g.in == f64 ? CUBLAS_COMPUTE_64F
                                       : key.tf32  ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -139,7 +139,10 @@ Problem make_problem(const Gemm& g, const Key& key) {
   p.b = g.a_transposed ? make_layout(g.in, g.m, g.k, g.lda, g.items, key.a_step)
                        : make_layout(g.in, g.k, g.m, g.lda, g.items, key.a_step);
   p.c = make_layout(g.out, g.n, g.m, g.ldc, g.items, g.m * g.ldc);
-
+  return p;
+}
+void find_plans(Problem& p, const Key& key) {
+  const CaptureRelaxed relaxed;  // the heuristic may load code, which a capture does not allow
   cublasLtMatmulPreference_t wish;
   check_status(cublasLtMatmulPreferenceCreate(&wish), "a preference");
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
@@ -159,11 +162,11 @@ Problem make_problem(const Gemm& g, const Key& key) {
   if (found != CUBLAS_STATUS_SUCCESS) p.count = 0;
   p.failed =
       found != CUBLAS_STATUS_SUCCESS && found != CUBLAS_STATUS_NOT_SUPPORTED && found != CUBLAS_STATUS_INVALID_VALUE;
-  return p;
 }
 
 Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
-  static thread_local std::unordered_map<Key, Problem, Key::Hash> problems;
+  static thread_local ThreadState<std::unordered_map<Key, Problem, Key::Hash>> state;
+  auto& problems = *state;
   const Key key{g.m,
                 g.n,
                 g.k,
@@ -186,9 +189,10 @@ Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
                 std::min(alignment_of(g.bias), alignment_of(g.a_sums)),
                 alignment_of(aux_of(g))};
   const auto at = problems.find(key);
-  if (at == problems.end()) return problems.emplace(key, make_problem(g, key)).first->second;
-  if (at->second.failed && !is_capturing()) at->second = make_problem(g, key);
-  return at->second;
+  const bool is_new = at == problems.end();
+  Problem& p = is_new ? problems.emplace(key, make_problem(g, key)).first->second : at->second;
+  if (is_new || (p.failed && !is_capturing())) find_plans(p, key);
+  return p;
 }
 
 Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(current_device())}; }

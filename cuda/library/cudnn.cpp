@@ -174,9 +174,8 @@ struct Key {
   };
 };
 Problem* problem_of(const Key& key) {
-  // Never destroyed: a graph that this thread recorded may run kernels of these plans after the thread has ended.
-  static thread_local auto& problems = *new std::unordered_map<Key, Problem, Key::Hash>;
-  return find_problem(problems, key, [&] {
+  static thread_local ThreadState<std::unordered_map<Key, Problem, Key::Hash>> problems;
+  return find_problem(*problems, key, [&] {
     return make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.wide, key.tf32);
   });
 }

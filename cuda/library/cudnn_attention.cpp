@@ -46,9 +46,8 @@ std::vector<std::int64_t> key_of(const AttentionProblem& a, const AttentionBias&
   return key;
 }
 Problem* problem_of(const AttentionProblem& a, const AttentionBias& b, bool backward) {
-  // Never destroyed: a graph that this thread recorded may run kernels of these plans after the thread has ended.
-  static thread_local auto& problems = *new std::map<std::vector<std::int64_t>, Problem>;
-  return find_problem(problems, key_of(a, b, backward), [&] { return make_attention(a, b, backward); });
+  static thread_local ThreadState<std::map<std::vector<std::int64_t>, Problem>> problems;
+  return find_problem(*problems, key_of(a, b, backward), [&] { return make_attention(a, b, backward); });
 }
 
 // Whether every row begins at a multiple of `alignment` bytes. cuDNN proposes engines for other rows too, but these

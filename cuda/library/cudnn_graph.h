@@ -19,6 +19,7 @@
 #include "core/tensor.h"
 #include "cuda/cudnn.h"
 #include "cuda/runtime.h"
+#include "cuda/thread_state.h"
 
 namespace mantissa::cuda_backend::cudnn {
 
@@ -82,8 +83,8 @@ class Descriptor {
 inline cudnnBackendDescriptor_t described_device = nullptr;
 
 inline cudnnHandle_t handle() {
-  static thread_local std::map<int, cudnnHandle_t> handles;  // one per device
-  cudnnHandle_t& h = handles[current_device()];
+  static thread_local ThreadState<std::map<int, cudnnHandle_t>> handles;  // one per device
+  cudnnHandle_t& h = (*handles)[current_device()];
   if (!h) {
     const CaptureRelaxed relaxed;
     require(cudnnCreate(&h));

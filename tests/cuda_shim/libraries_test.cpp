@@ -42,6 +42,13 @@ struct Product {
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
                                          sizeof workspace_bytes);
   }
+  ~Product() {
+    cublasLtMatmulPreferenceDestroy(wish);
+    for (const auto layout : {a, b, c}) cublasLtMatrixLayoutDestroy(layout);
+    cublasLtMatmulDescDestroy(operation);
+    cublasLtDestroy(handle);
+  }
+  Product(const Product&) = delete;
   void* matrix(std::int64_t i) const { return memory.select(0, i).view().data; }
   cublasStatus_t ask() { return cublasLtMatmulAlgoGetHeuristic(handle, operation, a, b, c, c, wish, 2, plans, &count); }
   cublasStatus_t run(int plan = 0, const void* left = nullptr) const {
@@ -61,9 +68,11 @@ TEST_CASE("the shim's cuBLASLt refuses what does not fit together") {
     CHECK(p.run(0) == CUBLAS_STATUS_SUCCESS);
     CHECK(p.run(1) == CUBLAS_STATUS_SUCCESS);
     CHECK(p.run(0, static_cast<const char*>(p.matrix(0)) + 2) == CUBLAS_STATUS_INVALID_VALUE);  // not aligned
+#if !defined(__SANITIZE_ADDRESS__)  // there device memory is the host's
     const std::vector<char> of_the_host(8192);
     CHECK(p.run(0, reinterpret_cast<const void*>((reinterpret_cast<std::uintptr_t>(of_the_host.data()) + 255) / 256 *
                                                  256)) == CUBLAS_STATUS_INVALID_VALUE);
+#endif
     p.workspace_bytes = 16;
     CHECK(p.run(1) == CUBLAS_STATUS_INVALID_VALUE);
     p.plans[0].algo = {};

@@ -3,6 +3,8 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
+#include <thread>
+
 #include "core/accelerator.h"
 #include "core/conv.h"
 #include "core/ops.h"
@@ -117,5 +119,26 @@ TEST_CASE("a convolution that fails in cuDNN is computed by our own kernels") {
   cuda_shim::fail_next_call("cudnnBackendExecute", CUDNN_STATUS_EXECUTION_FAILED);
   const Tensor y = conv2d(c.x, c.w);
   CHECK(difference(y.to(cpu), conv2d(c.x.to(cpu), c.w.to(cpu)), tolerance_for(f32, 2, 4)) == "");
+  cuda_shim::set_cudnn(false);
+}
+
+TEST_CASE("a thread that ends leaves its plans to the next one") {
+  const Product p(40), other(41);
+  const auto in_a_thread = [](const auto& f) {
+    bool result = false;
+    std::thread([&] { result = f(); }).join();
+    return result;
+  };
+  CHECK(in_a_thread([&] { return p.run(0); }));
+  cuda_shim::fail_next_call("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
+  CHECK(in_a_thread([&] { return p.run(1); }));            // does not ask again
+  CHECK_FALSE(in_a_thread([&] { return other.run(0); }));  // asks
+
+  const Convolution c(9), larger(10);
+  cuda_shim::set_cudnn(true);
+  CHECK(in_a_thread([&] { return c.run(0); }));
+  cuda_shim::fail_next_call("cudnnBackendFinalize of a graph", CUDNN_STATUS_NOT_SUPPORTED);
+  CHECK(in_a_thread([&] { return c.run(0); }));
+  CHECK_FALSE(in_a_thread([&] { return larger.run(0); }));
   cuda_shim::set_cudnn(false);
 }

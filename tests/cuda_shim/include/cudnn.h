@@ -87,7 +87,7 @@ enum cudnnBackendAttributeType_t {
   CUDNN_TYPE_BACKEND_DESCRIPTOR = 15,
   CUDNN_TYPE_REDUCTION_OPERATOR_TYPE = 18,
 };
-enum cudnnBackendAttributeName_t {
+enum cudnnBackendAttributeName_t : int {  // the shim has names of its own, too
   CUDNN_ATTR_POINTWISE_MODE = 0,
   CUDNN_ATTR_POINTWISE_MATH_PREC = 1,
   CUDNN_ATTR_POINTWISE_AXIS = 9,
