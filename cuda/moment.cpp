@@ -1,7 +1,10 @@
-// Time stamps on a stream for profiles (core/profile.h): timing events.
+// Points in a stream's work: time stamps for profiles (core/profile.h), and what work on another stream waits for.
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "core/accelerator.h"
+#include "core/device_link.h"
 #include "cuda/runtime.h"
 
 namespace mantissa::cuda_backend {
@@ -16,6 +19,21 @@ Moment* mark_moment(Device) {  // on the device that prepare() made current
   return moment.release();
 }
 void destroy_moment(Moment* moment) noexcept { delete moment; }
+
+void run_aside(Moment* moment, const std::function<void()>& f) {
+  static std::mutex mutex;
+  static auto& streams = *new std::map<int, Stream>;  // one per device; never destroyed: CUDA may be gone by then
+  Stream* side = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    side = &streams[current_device()];
+  }
+  const StreamScope scope(side->get());
+  moment->event.make_stream_wait();
+  f();
+  wait_for_stream();
+}
+
 double milliseconds_between(Moment* earlier, Moment* later) {
   later->event.wait();
   return later->event.milliseconds_since(earlier->event);

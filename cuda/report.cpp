@@ -9,6 +9,7 @@
 #include "cuda/cublaslt.h"
 #include "cuda/cudnn.h"
 #include "cuda/runtime.h"
+#include "core/device_link.h"
 
 namespace mantissa::cuda_backend {
 
@@ -24,7 +25,9 @@ std::vector<std::string> describe_devices() {
   check_status(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   check_status(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
   lines.push_back(concat("driver for CUDA ", version_text(driver), ", toolkit ", version_text(runtime)));
-  lines.push_back(concat("cuBLASLt ", cublaslt_version(), ", cuDNN ", cudnn_version()));
+  const std::string nccl = nccl_version();
+  lines.push_back(concat("cuBLASLt ", cublaslt_version(), ", cuDNN ", cudnn_version(), ", NCCL ",
+                         nccl.empty() ? "not found" : nccl));
   return lines;
 }
 

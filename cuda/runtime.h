@@ -15,7 +15,7 @@ namespace mantissa::cuda_backend {
 
 // --- current device and stream ---
 int current_device();
-cudaStream_t stream();  // of this thread on the current device; initially each thread has its own per device
+cudaStream_t stream();  // of this thread on the current device: one for all threads, but for those in a StreamScope
 
 class Stream {
  public:

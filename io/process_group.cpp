@@ -13,10 +13,12 @@
 #include <optional>
 #include <thread>
 
+#include "core/device_link.h"
 #include "core/from_blob.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/profile.h"
+#include "core/recording.h"
 #include "core/team.h"
 #include "io/tcp_group.h"
 
@@ -139,28 +141,51 @@ void ProcessGroup::stop() { queue_->stop(); }
 
 namespace {
 
+// What this thread has launched on a device so far.
+class LaunchedSoFar {
+ public:
+  explicit LaunchedSoFar(Device device) : device_(device) {
+    if (!device.is_cpu()) moment_ = cuda_backend::prepare(&cuda_backend::mark_moment, device)(device);
+  }
+  ~LaunchedSoFar() {
+    if (moment_) cuda_backend::destroy_moment(moment_);
+  }
+  LaunchedSoFar(const LaunchedSoFar&) = delete;
+
+  // Runs f, whose launches come after that and beside what is launched later, perhaps in another thread; returns when
+  // they are done.
+  template <class F> void then(const F& f) const {
+    if (moment_) cuda_backend::prepare(&cuda_backend::run_aside, device_)(moment_, f);
+    else f();
+  }
+
+ private:
+  Device device_;
+  cuda_backend::Moment* moment_ = nullptr;
+};
+
 void check_op(const char* what, const Tensor& x, ReduceOp op) {
   check(op != ReduceOp::mean || x.is_floating(), what, ": the mean of ", x, " is no integer; use the sum");
   check(x.dtype() != boolean || op == ReduceOp::max || op == ReduceOp::min, what, ": ", x,
         " has a max (any) and a min (all), but no ", name_of(op));
 }
 
-// x on the host, contiguous: x itself if it already is.
-Tensor on_host(const Tensor& x) { return x.detach().to(cpu).contiguous(); }
+// x on that device, contiguous: x itself if it already is.
+Tensor on(Device device, const Tensor& x) { return x.detach().to(device).contiguous(); }
 
 // [size, ...] buffer for the parts of all ranks.
-Tensor room_for_all(const char* what, const Tensor& x, int size) {
+Tensor room_for_all(const char* what, const Tensor& x, int size, Device device) {
   check(x.dim() < Dims::max_rank, what, ": ", x, " has no room for a further dimension");
   Dims sizes = x.sizes();
   sizes.insert(0, size);
-  return Tensor::allocate(sizes, x.dtype());
+  return Tensor::allocate(sizes, x.dtype(), device);
 }
 
-// Host copies that replace tensors during an in-place operation.
+// Copies that replace tensors during an in-place operation where they are on another device or not contiguous.
 class StandIns {
  public:
-  explicit StandIns(std::span<const Tensor> xs) : originals_(xs) {
-    for (const Tensor& x : xs) tensors_.push_back(on_host(x));
+  StandIns(std::span<const Tensor> xs, Device device) : originals_(xs) {
+    for (const Tensor& x : xs) tensors_.push_back(on(device, x));
   }
   std::span<const Tensor> tensors() const { return tensors_; }
   void put_back(const char* op) {
@@ -194,6 +219,25 @@ void ProcessGroup::check_parts(const char* what, const Tensor& parts) const {
         ", the number of ranks");
 }
 
+bool ProcessGroup::reaches(Device device) {
+  if (device.is_cpu()) return true;
+  if (is_recording(device))
+    fail("processes cannot exchange tensors in a step that is captured: they wait for each other; move this out of it");
+  const std::lock_guard lock(asking_);
+  if (!gpu_) {
+    queue_->run([&] { linked_ = run_link(device); });
+    gpu_ = device;
+  }
+  check(!linked_ || size_ == 1 || device == *gpu_, "this group connects ", *gpu_, " with the GPUs of other ranks, not ",
+        device, "; a rank has one GPU, which is that of its first tensor");
+  return linked_;
+}
+Device ProcessGroup::exchange_device(const Tensor& x) { return reaches(x.device()) ? x.device() : cpu; }
+void ProcessGroup::run(Device device, const std::function<void()>& f) {
+  const LaunchedSoFar before(device);
+  queue_->run([&] { before.then(f); });
+}
+
 void ProcessGroup::barrier() {
   const ProfileRange range(ProfileKind::library, "barrier");
   queue_->run([&] { run_barrier(); });
@@ -204,8 +248,9 @@ void ProcessGroup::broadcast(std::span<const Tensor> xs, int root) {
   check_all("broadcast", xs);
   const ProfileRange range(ProfileKind::library, "broadcast", &xs[0]);
   check_rank("broadcast", root);
-  StandIns c(xs);
-  queue_->run([&] { run_broadcast(c.tensors(), root); });
+  const Device device = exchange_device(xs[0]);
+  StandIns c(xs, device);
+  run(device, [&] { run_broadcast(c.tensors(), root); });
   c.put_back("broadcast");
 }
 
@@ -214,8 +259,9 @@ void ProcessGroup::all_reduce(std::span<const Tensor> xs, ReduceOp op) {
   check_all("all_reduce", xs);
   check_op("all_reduce", xs[0], op);
   const ProfileRange range(ProfileKind::library, "all_reduce", &xs[0]);
-  StandIns c(xs);
-  queue_->run([&] { run_all_reduce(c.tensors(), op); });
+  const Device device = exchange_device(xs[0]);
+  StandIns c(xs, device);
+  run(device, [&] { run_all_reduce(c.tensors(), op); });
   c.put_back("all_reduce");
 }
 
@@ -228,8 +274,9 @@ double ProcessGroup::all_reduce(double x, ReduceOp op) {
 Tensor ProcessGroup::all_gather(const Tensor& x) {
   check_all("all_gather", std::span(&x, 1));
   const ProfileRange range(ProfileKind::library, "all_gather", &x);
-  const Tensor part = on_host(x), all = room_for_all("all_gather", x, size_);
-  queue_->run([&] { run_all_gather(all, part); });
+  const Device device = exchange_device(x);
+  const Tensor part = on(device, x), all = room_for_all("all_gather", x, size_, device);
+  run(device, [&] { run_all_gather(all, part); });
   return all.to(x.device());
 }
 
@@ -263,8 +310,9 @@ Tensor ProcessGroup::reduce_scatter(const Tensor& x, ReduceOp op) {
         size_, " ranks");
   Dims sizes = x.sizes();
   sizes[0] /= size_;
-  const Tensor whole = on_host(x), part = Tensor::allocate(sizes, x.dtype());
-  queue_->run([&] { run_reduce_scatter(part, whole, op); });
+  const Device device = exchange_device(x);
+  const Tensor whole = on(device, x), part = Tensor::allocate(sizes, x.dtype(), device);
+  run(device, [&] { run_reduce_scatter(part, whole, op); });
   return part.to(x.device());
 }
 
@@ -273,13 +321,14 @@ Work ProcessGroup::start_all_reduce(std::vector<Tensor> xs, ReduceOp op) {
   check_all("all_reduce", xs);
   check_op("all_reduce", xs[0], op);
   for (Tensor& x : xs) {
-    check(x.is_contiguous() && x.device().is_cpu(), "start_all_reduce: ", x,
-          " is not contiguous or not on the CPU; all_reduce takes it");
+    check(x.is_contiguous() && reaches(x.device()), "start_all_reduce: ", x,
+          " is not contiguous, or on a device that the group does not reach; all_reduce takes it");
     x = x.detach();
   }
-  return queue_->start([this, xs = std::move(xs), op] {
+  const auto before = std::make_shared<const LaunchedSoFar>(xs[0].device());
+  return queue_->start([this, before, xs = std::move(xs), op] {
     const ProfileRange range(ProfileKind::library, "all_reduce in the background", &xs[0]);
-    run_all_reduce(xs, op);
+    before->then([&] { run_all_reduce(xs, op); });
   });
 }
 
@@ -294,8 +343,9 @@ Tensor ProcessGroup::gather(const Tensor& x, int root) {
   check_all("gather", std::span(&x, 1));
   check_rank("gather", root);
   const ProfileRange range(ProfileKind::library, "gather", &x);
-  const Tensor part = on_host(x), all = rank_ == root ? room_for_all("gather", x, size_) : Tensor();
-  queue_->run([&] { run_gather(all, part, root); });
+  const Device device = exchange_device(x);
+  const Tensor part = on(device, x), all = rank_ == root ? room_for_all("gather", x, size_, device) : Tensor();
+  run(device, [&] { run_gather(all, part, root); });
   return all.defined() ? all.to(x.device()) : all;
 }
 
@@ -310,9 +360,10 @@ void ProcessGroup::scatter(const Tensor& x, const Tensor& parts, int root) {
     check(parts.dtype() == x.dtype() && parts[0].sizes() == x.sizes(), "scatter: a part of ", parts, " does not fit ",
           x);
   }
-  StandIns c(std::span(&x, 1));
-  const Tensor whole = parts.defined() ? on_host(parts) : parts;
-  queue_->run([&] { run_scatter(c.tensors()[0], whole, root); });
+  const Device device = exchange_device(x);
+  StandIns c(std::span(&x, 1), device);
+  const Tensor whole = parts.defined() ? on(device, parts) : parts;
+  run(device, [&] { run_scatter(c.tensors()[0], whole, root); });
   c.put_back("scatter");
 }
 
@@ -320,8 +371,9 @@ Tensor ProcessGroup::all_to_all(const Tensor& x) {
   check_all("all_to_all", std::span(&x, 1));
   const ProfileRange range(ProfileKind::library, "all_to_all", &x);
   check_parts("all_to_all", x);
-  const Tensor parts = on_host(x), all = Tensor::allocate(x.sizes(), x.dtype());
-  queue_->run([&] { run_all_to_all(all, parts); });
+  const Device device = exchange_device(x);
+  const Tensor parts = on(device, x), all = Tensor::allocate(x.sizes(), x.dtype(), device);
+  run(device, [&] { run_all_to_all(all, parts); });
   return all.to(x.device());
 }
 
@@ -346,13 +398,20 @@ void ProcessGroup::exchange(std::span<const Message> sends, std::span<const Mess
   check_messages("receive", receives);
   const ProfileRange range(ProfileKind::library, receives.empty() ? "send" : sends.empty() ? "receive" : "exchange",
                            &(sends.empty() ? receives : sends)[0].x);
+  Device device = cpu;
+  {
+    const std::lock_guard lock(asking_);
+    if (linked_) device = *gpu_;  // connecting the GPUs takes all ranks, so a message alone does not
+  }
+  const auto is_there = [&](const Message& m) { return m.x.device() == device; };
+  if (!std::ranges::all_of(sends, is_there) || !std::ranges::all_of(receives, is_there)) device = cpu;
   std::vector<Message> out, in;
   std::vector<Tensor> places;
-  for (const Message& m : sends) out.push_back({on_host(m.x), m.rank});
+  for (const Message& m : sends) out.push_back({on(device, m.x), m.rank});
   for (const Message& m : receives) places.push_back(m.x);
-  StandIns c(places);
+  StandIns c(places, device);
   for (std::size_t i = 0; i < places.size(); ++i) in.push_back({c.tensors()[i], receives[i].rank});
-  queue_->run([&] { run_exchange(out, in); });
+  run(device, [&] { run_exchange(out, in); });
   c.put_back("receive");
 }
 
@@ -368,6 +427,7 @@ class GroupOfOne final : public ProcessGroup {
   }
 
  private:
+  bool run_link(Device) override { return true; }
   void run_barrier() override {}
   void run_broadcast(std::span<const Tensor>, int) override {}
   void run_all_reduce(std::span<const Tensor>, ReduceOp) override {}
@@ -410,6 +470,9 @@ GroupOptions options_from_environment() {
   o.port = static_cast<int>(number_of("MASTER_PORT", 1, 65535).value_or(29500));
   o.token = text_of("MANTISSA_JOB_TOKEN", "");
   o.store_socket = static_cast<int>(number_of("MANTISSA_STORE_SOCKET", 0, 1 << 20).value_or(-1));
+  const std::string nccl = text_of("MANTISSA_NCCL", "on");
+  check(nccl == "on" || nccl == "off", "the variable MANTISSA_NCCL is \"", nccl, "\", neither on nor off");
+  o.nccl = nccl == "on";
   if (const auto s = number_of("MANTISSA_GROUP_TIMEOUT", 1, a_week)) o.timeout = std::chrono::seconds(*s);
   if (const auto s = number_of("MANTISSA_RENDEZVOUS_TIMEOUT", 1, a_week))
     o.rendezvous_timeout = std::chrono::seconds(*s);

@@ -14,7 +14,10 @@
 // Results have the same bits on every rank and in every run: each element is summed in rank order; f16 and bf16 are
 // summed in f32 and rounded once at the end. So results do not depend on how tensors are grouped into calls either.
 //
-// GPU tensors are exchanged through host memory, and calls synchronise with the GPU. NCCL is not supported yet.
+// GPU tensors go directly from GPU to GPU by NCCL 2.14 or newer, if every rank has it, in the same version, and a GPU
+// of its own, the same in all calls; otherwise, or with the variable MANTISSA_NCCL=off, through host memory. Sums have
+// the same bits either way. Calls wait for the GPU. With NCCL, ranks whose tensors are on a GPU must not meet others
+// whose tensors are on the CPU in the same call. Messages between two ranks use NCCL after the first call of all ranks.
 //
 // Not recorded for differentiation. For training: nn/data_parallel.h; for each rank's part of the data:
 // data::Pipeline::shard.
@@ -24,6 +27,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,6 +66,10 @@ class ProcessGroup {
   int size() const { return size_; }
   bool is_first() const { return rank_ == 0; }  // the rank that prints and saves
 
+  // Whether tensors on this device are exchanged without passing through host memory. The first question about a GPU is
+  // a call like all others, made by all ranks; so is, before it, the first call with a tensor on one.
+  bool reaches(Device device);
+
   void barrier();  // returns when all ranks have called it
   // In place; several tensors, all of one dtype, are sent as one.
   void broadcast(const Tensor& x, int root = 0) { broadcast(std::span(&x, 1), root); }
@@ -96,8 +105,9 @@ class ProcessGroup {
   void receive(const Tensor& x, int from);
   void exchange(std::span<const Message> sends, std::span<const Message> receives);
 
-  // Starts an all_reduce, complete when wait() returns. Until then the tensors, which must be contiguous and on the
-  // CPU, must not be written to. Like any call it must come at the same place in the order on all ranks.
+  // Starts an all_reduce, complete when wait() returns. Until then the tensors, which must be contiguous and on a
+  // device that the group reaches(), must not be written to. Like any call it must come at the same place in the order
+  // on all ranks.
   virtual Work start_all_reduce(std::vector<Tensor> xs, ReduceOp op = ReduceOp::sum);
 
   // Subgroups: of all ranks with the same color, in rank order; a negative color: no group, and the result is null. As
@@ -111,8 +121,9 @@ class ProcessGroup {
 
  protected:
   ProcessGroup(int rank, int size);
-  // To be implemented by a kind of group. Tensors are defined, contiguous, on the CPU and of one dtype that the
-  // operation supports; `out` does not overlap. Calls are serialised.
+  // To be implemented by a kind of group. Tensors are defined, contiguous, on the CPU or, if run_link() said so, on
+  // that GPU, and of one dtype that the operation supports; `out` does not overlap. Calls are serialised.
+  virtual bool run_link(Device gpu) = 0;  // connects the GPUs of all ranks, if they can be
   virtual void run_barrier() = 0;
   virtual void run_broadcast(std::span<const Tensor> xs, int root) = 0;
   virtual void run_all_reduce(std::span<const Tensor> xs, ReduceOp op) = 0;
@@ -128,12 +139,17 @@ class ProcessGroup {
 
  private:
   class Queue;
+  Device exchange_device(const Tensor& x);  // x's, if the group reaches it, else the CPU
+  void run(Device device, const std::function<void()>& f);
   static void check_all(const char* what, std::span<const Tensor> xs);
   void check_rank(const char* what, int rank) const;
   void check_parts(const char* what, const Tensor& parts) const;
 
   int rank_, size_, splits_ = 0;
   std::unique_ptr<Queue> queue_;
+  std::mutex asking_;
+  std::optional<Device> gpu_;  // that run_link() was asked about
+  bool linked_ = false;
 };
 
 struct GroupOptions {
@@ -142,15 +158,16 @@ struct GroupOptions {
   int port = 0;
   std::string token = "";  // 32 hexadecimal digits, equal on all ranks
   int store_socket = -1;   // on rank 0: a socket already listening there, inherited from the launcher
+  bool nccl = true;        // false, the same on all ranks: tensors on GPUs always go through host memory
   std::chrono::milliseconds timeout = std::chrono::minutes(30);            // per call
   std::chrono::milliseconds rendezvous_timeout = std::chrono::minutes(5);  // for all ranks to connect
 };
-// From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT as set by torchrun, MANTISSA_JOB_TOKEN, MANTISSA_STORE_SOCKET, and in
-// seconds MANTISSA_GROUP_TIMEOUT and MANTISSA_RENDEZVOUS_TIMEOUT. Without WORLD_SIZE: a single process. Error for an
-// invalid variable.
+// From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT as set by torchrun, MANTISSA_JOB_TOKEN, MANTISSA_STORE_SOCKET,
+// MANTISSA_NCCL (on or off), and in seconds MANTISSA_GROUP_TIMEOUT and MANTISSA_RENDEZVOUS_TIMEOUT. Without WORLD_SIZE:
+// a single process. Error for an invalid variable.
 GroupOptions options_from_environment();
 
-// Connects to the other ranks, over TCP on the CPU. With a single process there are no sockets, and every call returns
+// Connects to the other ranks, over TCP. With a single process there are no sockets, and every call returns
 // its own input.
 std::unique_ptr<ProcessGroup> make_group(const GroupOptions& options);
 

@@ -16,23 +16,36 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <set>
 
+#include "core/ops.h"
 #include "core/parallel.h"
+#include "io/device_collectives.h"
 #include "io/exchange.h"
 #include "io/reduce.h"
+#include "io/segment.h"
 #include "io/tcp_store.h"
 
 namespace mantissa::distributed {
 namespace {
 
-constexpr std::uint32_t group_magic = 0x4d4e4731;  // identifies the protocol version and byte order
+constexpr std::uint32_t group_magic = 0x4d4e4732;  // identifies the protocol version and byte order
 constexpr std::int64_t piece_bytes = 1 << 16;      // a few per rank fit in the L2 cache
 constexpr std::size_t pieces_ahead = 4;            // maximum number waiting for slower ranks
 constexpr std::int64_t short_bytes = 1 << 17;      // tensors up to this size are sent whole
 static_assert(short_bytes <= piece_bytes * static_cast<std::int64_t>(pieces_ahead));
 
 enum class Kind : std::uint8_t {
-  barrier, broadcast, all_reduce, all_gather, reduce_scatter, gather, scatter, all_to_all, message
+  barrier,
+  broadcast,
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  gather,
+  scatter,
+  all_to_all,
+  message,
+  link
 };
 
 struct Header {
@@ -44,6 +57,7 @@ struct Header {
   std::int32_t root = 0;
   std::uint32_t tensors = 0;
   std::uint64_t number = 0;                 // of the call
+  std::uint64_t on_gpu = 0;                 // 1: the tensors go from GPU to GPU
   std::int64_t elements = 0;                // of all tensors
   std::int64_t sizes[Dims::max_rank] = {};  // of a single tensor, or a hash of the sizes of all
 
@@ -51,24 +65,26 @@ struct Header {
 };
 
 std::string describe(const Header& h) {
-  constexpr const char* names[] = {"barrier", "broadcast", "all_reduce", "all_gather", "reduce_scatter",
-                                   "gather",  "scatter",   "all_to_all", "a message"};
-  if (h.magic != group_magic || h.kind > Kind::message || h.op > ReduceOp::min || h.dims > Dims::max_rank ||
+  constexpr const char* names[] = {
+      "barrier", "broadcast", "all_reduce", "all_gather", "reduce_scatter",
+      "gather",  "scatter",   "all_to_all", "a message",  "the first call with a tensor on a GPU"};
+  if (h.magic != group_magic || h.kind > Kind::link || h.op > ReduceOp::min || h.dims > Dims::max_rank ||
       static_cast<int>(h.dtype) >= dtype_count)
     return "something that is no call";
   std::string text = names[static_cast<int>(h.kind)];
-  if (h.kind == Kind::barrier) return text;
+  if (h.kind == Kind::barrier || h.kind == Kind::link) return text;
   if (h.kind == Kind::broadcast || h.kind == Kind::scatter || h.kind == Kind::message)
     text += concat(" from rank ", h.root);
   else if (h.kind == Kind::gather) text += concat(" at rank ", h.root);
   else if (h.kind == Kind::all_reduce || h.kind == Kind::reduce_scatter) text += concat(" (", name_of(h.op), ")");
-  if (h.tensors == 1) return text + concat(" of ", h.dtype, Dims(std::span<const std::int64_t>(h.sizes, h.dims)));
-  return text + concat(" of ", h.tensors, " tensors with ", h.elements, " elements, ", h.dtype);
+  if (h.tensors == 1) text += concat(" of ", h.dtype, Dims(std::span<const std::int64_t>(h.sizes, h.dims)));
+  else text += concat(" of ", h.tensors, " tensors with ", h.elements, " elements, ", h.dtype);
+  return text + (h.on_gpu ? " between GPUs" : "");
 }
 
 Header header_of(Kind kind, std::span<const Tensor> xs) {
   Header h{.kind = kind, .tensors = static_cast<std::uint32_t>(xs.size())};
-  if (!xs.empty()) h.dtype = xs[0].dtype();
+  if (!xs.empty()) h.dtype = xs[0].dtype(), h.on_gpu = !xs[0].device().is_cpu();
   std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
   for (const Tensor& x : xs) {
     h.elements += x.numel();
@@ -123,17 +139,6 @@ class Line {
   std::vector<Part> parts_;
 };
 
-struct Segment {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end - begin; }
-};
-Segment segment_of(std::int64_t elements, int i, int n) {
-  const auto at = [&](int k) {  // avoids overflow of the product
-    return elements / n * k + elements % n * k / n;
-  };
-  return {at(i), at(i + 1)};
-}
-
 // Buffers for pieces of each rank's contribution, until those of all ranks have arrived. Memory is reused between
 // calls.
 class Staging {
@@ -151,15 +156,16 @@ class Staging {
 class TcpGroup final : public ProcessGroup {
  public:
   explicit TcpGroup(const GroupOptions& o)
-      : ProcessGroup(o.rank, o.size), timeout_(o.timeout), rendezvous_timeout_(o.rendezvous_timeout),
+      : ProcessGroup(o.rank, o.size), timeout_(o.timeout), rendezvous_timeout_(o.rendezvous_timeout), nccl_(o.nccl),
         token_(parse_token(o.token)) {
     meet(&o);
   }
   // A subgroup of `whole`, which shares its store. This rank is members[rank].
   TcpGroup(const TcpGroup& whole, std::span<const int> members, int rank, int number)
       : ProcessGroup(rank, static_cast<int>(members.size())), timeout_(whole.timeout_),
-        rendezvous_timeout_(whole.rendezvous_timeout_), token_(whole.token_), server_(whole.server_),
-        store_(whole.store_), key_(concat(whole.key_, "split ", number, " with rank ", members[0], ", ")),
+        rendezvous_timeout_(whole.rendezvous_timeout_), nccl_(whole.nccl_), token_(whole.token_),
+        server_(whole.server_), store_(whole.store_),
+        key_(concat(whole.key_, "split ", number, " with rank ", members[0], ", ")),
         name_(concat(whole.name_, "the group of ranks")) {
     for (const int m : members) name_ += concat(m == members[0] ? " " : ", ", m);
     name_ += ": ";
@@ -184,11 +190,15 @@ class TcpGroup final : public ProcessGroup {
   // The same, with headers queued for all peers; `run` calls done(peer) for the data that follow.
   template <class F> void call(Header h, F&& f);
   void run(Exchange& x, const Deadline& by, const std::function<void(int)>& came);
+  // A call whose data go from GPU to GPU: all ranks agree on it, then f(collectives).
+  template <class F> void between_gpus(const Header& h, F&& f);
+  void look_for_others();
   [[noreturn]] void broken(const std::string& what, bool known);
   template <class F> void each_other(F&& f) const {  // starting with the next rank, to spread the load
     for (int i = 1; i < size(); ++i) f((rank() + i) % size());
   }
 
+  bool run_link(Device gpu) override;
   void run_barrier() override;
   void run_broadcast(std::span<const Tensor> xs, int root) override;
   void run_all_reduce(std::span<const Tensor> xs, ReduceOp op) override;
@@ -202,10 +212,12 @@ class TcpGroup final : public ProcessGroup {
     const auto mine = std::ranges::find(members, rank()) - members.begin();
     return std::make_unique<TcpGroup>(*this, members, static_cast<int>(mine), number);
   }
+  void gather_all(Kind kind, const Tensor& out, const Tensor& part);
   void reduce_whole(const Header& h, const Line& line);
   void reduce_segments(const Header& h, const Line& line, const Tensor* out);
 
   const std::chrono::milliseconds timeout_, rendezvous_timeout_;
+  const bool nccl_;
   const Token token_;
   std::shared_ptr<StoreServer> server_;  // of rank 0
   std::shared_ptr<TcpStore> store_;
@@ -216,9 +228,12 @@ class TcpGroup final : public ProcessGroup {
   std::vector<std::uint64_t> sent_, received_;  // messages to and from each rank
   std::string broken_;  // why the group is unusable
   Header mine_;         // of the running call
+  Deadline by_{std::chrono::milliseconds(0)};  // the same
   std::vector<Header> theirs_;
   std::vector<char> seen_;  // ranks whose header of the running call has arrived
   Staging staging_;
+  std::unique_ptr<DeviceLink> link_;   // to the GPUs of the other ranks
+  std::optional<Deadline> last_wait_;  // for the GPU, after another rank has gone
 };
 
 struct Greeting {  // the first message between two ranks
@@ -325,8 +340,9 @@ template <class F> void TcpGroup::guarded(const Header& h, F&& f) {
   if (!broken_.empty()) fail(describe(h), " on rank ", rank(), ": the group is of no further use: ", broken_);
   flush_denormals_in_this_thread();
   Exchange x(sockets_);
+  by_ = Deadline(timeout_);
   try {
-    f(x, Deadline(timeout_));
+    f(x, by_);
   } catch (const LostPeer& e) {
     broken(concat("rank ", e.peer, " ", e.text), false);
   } catch (const std::exception& e) {
@@ -359,12 +375,69 @@ void TcpGroup::run(Exchange& x, const Deadline& by, const std::function<void(int
   });
 }
 
+// --- between GPUs ---
+template <class F> void TcpGroup::between_gpus(const Header& h, F&& f) {
+  call(h, [&](Exchange& x, const Deadline& by) {
+    run(x, by, [](int) {});
+    f(DeviceCollectives(*link_, rank(), size()));
+  });
+}
+
+// Throws if a rank has gone, or time is up. A rank that ends its program after the last call may close its connection
+// while the GPU here still receives: it gets two seconds.
+void TcpGroup::look_for_others() {
+  check(!by_.over(), "the GPUs of other ranks did not answer in time");
+  for (int peer = 0; peer < size(); ++peer) {
+    const Socket& s = sockets_[static_cast<std::size_t>(peer)];
+    char byte;
+    if (!s.is_open()) continue;
+    const ssize_t n = ::recv(s.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) continue;
+    if (!last_wait_) last_wait_ = Deadline(std::chrono::seconds(2));
+    if (last_wait_->over()) throw LostPeer(peer, "has closed its connection");
+  }
+}
+
+bool TcpGroup::run_link(Device gpu) {
+  if (!nccl_) return false;
+  // What each rank says: which GPU it has, its version of NCCL, and the first rank how to find it.
+  constexpr std::int64_t room = 128;
+  static_assert(room >= static_cast<std::int64_t>(cuda_backend::link_name_bytes));
+  const Tensor own = zeros({3, room}, {.dtype = u8}), all = Tensor::allocate({size(), 3, room}, u8);
+  const auto text_at = [&](const Tensor& t, int i) { return static_cast<char*>(t.raw_data()) + i * room; };
+  guarded({.kind = Kind::link}, [&](Exchange&, const Deadline&) {
+    const std::string version = cuda_backend::nccl_version();
+    if (version.empty()) return;
+    const std::string identity = cuda_backend::prepare(&cuda_backend::identity_of, gpu)(gpu);
+    std::memcpy(text_at(own, 0), identity.data(), std::min<std::size_t>(identity.size(), room - 1));
+    std::memcpy(text_at(own, 1), version.data(), std::min<std::size_t>(version.size(), room - 1));
+    if (!is_first()) return;
+    const std::string name = cuda_backend::new_link_name();
+    std::memcpy(text_at(own, 2), name.data(), name.size());
+  });
+  gather_all(Kind::link, all, own);
+
+  std::set<std::string> gpus, versions;
+  for (int r = 0; r < size(); ++r) gpus.insert(text_at(all, 3 * r)), versions.insert(text_at(all, 3 * r + 1));
+  const bool apart = gpus.size() == static_cast<std::size_t>(size()) && !gpus.contains("");
+  if (!apart || versions.size() > 1) return false;
+  guarded(Header(mine_), [&](Exchange&, const Deadline&) {
+    const std::string name(text_at(all, 2), cuda_backend::link_name_bytes);
+    link_ = cuda_backend::make_link(gpu, name, rank(), size(), [this] { look_for_others(); });
+  });
+  return true;
+}
+
+// --- between processes ---
 void TcpGroup::run_barrier() {
   call(header_of(Kind::barrier, {}), [&](Exchange& x, const Deadline& by) { run(x, by, [](int) {}); });
 }
 
-void TcpGroup::run_all_gather(const Tensor& out, const Tensor& part) {
-  call(header_of(Kind::all_gather, std::span(&part, 1)), [&](Exchange& x, const Deadline& by) {
+void TcpGroup::run_all_gather(const Tensor& out, const Tensor& part) { gather_all(Kind::all_gather, out, part); }
+void TcpGroup::gather_all(Kind kind, const Tensor& out, const Tensor& part) {
+  const Header h = header_of(kind, std::span(&part, 1));
+  if (h.on_gpu) return between_gpus(h, [&](DeviceCollectives gpus) { gpus.all_gather(out, part); });
+  call(h, [&](Exchange& x, const Deadline& by) {
     const auto bytes = static_cast<std::size_t>(part.nbytes());
     each_other([&](int peer) {
       x.send(peer, part.raw_data(), bytes);
@@ -378,6 +451,7 @@ void TcpGroup::run_all_gather(const Tensor& out, const Tensor& part) {
 void TcpGroup::run_gather(const Tensor& out, const Tensor& part, int root) {
   Header h = header_of(Kind::gather, std::span(&part, 1));
   h.root = root;
+  if (h.on_gpu) return between_gpus(h, [&](DeviceCollectives gpus) { gpus.gather(out, part, root); });
   call(h, [&](Exchange& x, const Deadline& by) {
     const auto bytes = static_cast<std::size_t>(part.nbytes());
     if (rank() != root) {
@@ -393,6 +467,7 @@ void TcpGroup::run_gather(const Tensor& out, const Tensor& part, int root) {
 void TcpGroup::run_scatter(const Tensor& part, const Tensor& parts, int root) {
   Header h = header_of(Kind::scatter, std::span(&part, 1));
   h.root = root;
+  if (h.on_gpu) return between_gpus(h, [&](DeviceCollectives gpus) { gpus.scatter(part, parts, root); });
   call(h, [&](Exchange& x, const Deadline& by) {
     const auto bytes = static_cast<std::size_t>(part.nbytes());
     if (rank() != root) {
@@ -406,7 +481,9 @@ void TcpGroup::run_scatter(const Tensor& part, const Tensor& parts, int root) {
 }
 
 void TcpGroup::run_all_to_all(const Tensor& out, const Tensor& parts) {
-  call(header_of(Kind::all_to_all, std::span(&parts, 1)), [&](Exchange& x, const Deadline& by) {
+  const Header h = header_of(Kind::all_to_all, std::span(&parts, 1));
+  if (h.on_gpu) return between_gpus(h, [&](DeviceCollectives gpus) { gpus.all_to_all(out, parts); });
+  call(h, [&](Exchange& x, const Deadline& by) {
     const auto bytes = static_cast<std::size_t>(parts.nbytes() / size());
     each_other([&](int peer) {
       x.send(peer, part_at(parts, peer), bytes);
@@ -429,9 +506,11 @@ void TcpGroup::run_exchange(std::span<const Message> sends, std::span<const Mess
   for (const Message& m : sends) out.push_back(header(m, rank(), ++sent_[static_cast<std::size_t>(m.rank)]));
   for (const Message& m : receives) wanted.push_back(header(m, m.rank, ++received_[static_cast<std::size_t>(m.rank)]));
   in.resize(wanted.size());
-  guarded(out.empty() ? wanted[0] : out[0], [&](Exchange& x, const Deadline& by) {
+  const Header& first = out.empty() ? wanted[0] : out[0];
+  guarded(first, [&](Exchange& x, const Deadline& by) {
     for (std::size_t i = 0; i < sends.size(); ++i) {
       x.send(sends[i].rank, &out[i], sizeof out[i]);
+      if (first.on_gpu) continue;
       x.send(sends[i].rank, sends[i].x.raw_data(), static_cast<std::size_t>(sends[i].x.nbytes()));
     }
     constexpr std::size_t data = ~std::size_t{0};
@@ -440,7 +519,7 @@ void TcpGroup::run_exchange(std::span<const Message> sends, std::span<const Mess
       const auto bytes = static_cast<std::size_t>(receives[i].x.nbytes());
       x.receive(receives[i].rank, &in[i], sizeof in[i]);
       line.push_back(i);
-      if (bytes == 0) continue;
+      if (bytes == 0 || first.on_gpu) continue;
       x.receive(receives[i].rank, receives[i].x.raw_data(), bytes);
       line.push_back(data);
     }
@@ -452,12 +531,14 @@ void TcpGroup::run_exchange(std::span<const Message> sends, std::span<const Mess
       check(in[i] == wanted[i], "rank ", rank(), " waits for ", describe(wanted[i]), ", but rank ", peer, " calls ",
             describe(in[i]), "; two ranks must make the calls that they have in common in the same order");
     });
+    if (first.on_gpu) DeviceCollectives(*link_, rank(), size()).exchange(sends, receives);
   });
 }
 
 void TcpGroup::run_broadcast(std::span<const Tensor> xs, int root) {
   Header h = header_of(Kind::broadcast, xs);
   h.root = root;
+  if (h.on_gpu) return between_gpus(h, [&](DeviceCollectives gpus) { gpus.broadcast(xs, root); });
   const Line line(xs);
   const auto size_of_one = static_cast<std::int64_t>(size_of(h.dtype));
   const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size_of_one); };
@@ -504,6 +585,7 @@ void TcpGroup::run_broadcast(std::span<const Tensor> xs, int root) {
 void TcpGroup::run_all_reduce(std::span<const Tensor> xs, ReduceOp op) {
   Header h = header_of(Kind::all_reduce, xs);
   h.op = op;
+  if (h.on_gpu) return between_gpus(h, [&](DeviceCollectives gpus) { gpus.all_reduce(xs, op); });
   const Line line(xs);
   if (h.elements * static_cast<std::int64_t>(size_of(h.dtype)) * (size() - 1) <= short_bytes) reduce_whole(h, line);
   else reduce_segments(h, line, nullptr);
@@ -512,6 +594,7 @@ void TcpGroup::run_all_reduce(std::span<const Tensor> xs, ReduceOp op) {
 void TcpGroup::run_reduce_scatter(const Tensor& out, const Tensor& whole, ReduceOp op) {
   Header h = header_of(Kind::reduce_scatter, std::span(&whole, 1));
   h.op = op;
+  if (h.on_gpu) return between_gpus(h, [&](DeviceCollectives gpus) { gpus.reduce_scatter(out, whole, op); });
   reduce_segments(h, Line(std::span(&whole, 1)), &out);
 }
 

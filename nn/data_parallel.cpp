@@ -62,11 +62,15 @@ void check_same_net(ProcessGroup& group, const NamedTensors& parameters, const N
   }
 }
 
-// Broadcasts rank 0's tensors, one call per dtype.
+// Tensors that can be sent together: in this order on all ranks.
+using Sort = std::pair<Dtype, DeviceType>;
+Sort sort_of(const Tensor& x) { return {x.dtype(), x.device().type}; }
+
+// Broadcasts rank 0's tensors, one call per sort.
 void broadcast_all(ProcessGroup& group, const std::vector<Tensor>& tensors) {
-  std::map<Dtype, std::vector<Tensor>> by_dtype;
-  for (const Tensor& t : tensors) by_dtype[t.dtype()].push_back(t);
-  for (const auto& [dtype, list] : by_dtype) group.broadcast(list);
+  std::map<Sort, std::vector<Tensor>> sorts;
+  for (const Tensor& t : tensors) sorts[sort_of(t)].push_back(t);
+  for (const auto& [sort, list] : sorts) group.broadcast(list);
 }
 
 }  // namespace
@@ -121,18 +125,18 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
   };
 
   void make_buckets() {
-    std::map<Dtype, Bucket> open;
+    std::map<Sort, Bucket> open;
     const auto close = [&](Bucket& b) {
       for (const std::size_t i : b.parameters) parameters_[i].bucket = buckets_.size();
       buckets_.push_back(std::exchange(b, {}));
     };
     for (std::size_t i = parameters_.size(); i-- > 0;) {
-      Bucket& b = open[parameters_[i].tensor.dtype()];
+      Bucket& b = open[sort_of(parameters_[i].tensor)];
       b.parameters.push_back(i);
       b.bytes += static_cast<double>(parameters_[i].tensor.nbytes());
       if (b.bytes >= (buckets_.empty() ? options_.first_bucket_mb : options_.bucket_mb) * (1 << 20)) close(b);
     }
-    for (auto& [dtype, b] : open)
+    for (auto& [sort, b] : open)
       if (!b.parameters.empty()) close(b);
   }
 
@@ -173,7 +177,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
       if (!g.defined()) g = zeros(p.sizes(), {.dtype = dtype, .device = p.device()});
       g = cast(g.detach(), dtype);
       if (options_.compress && size_of(g.dtype()) > size_of(*options_.compress)) g = cast(g, *options_.compress);
-      b.sent.push_back(g.to(cpu).contiguous());
+      b.sent.push_back((group_.reaches(g.device()) ? g : g.to(cpu)).contiguous());
     }
     b.work = group_.start_all_reduce(b.sent, ReduceOp::mean);
   }

@@ -28,7 +28,8 @@
 //
 // To shard the optimizer's state across ranks: optim::MemoryOptions::shard.
 //
-// On GPUs gradients go through host memory (io/process_group.h), and a step cannot be captured (jit/capture.h).
+// On GPUs gradients go from GPU to GPU by NCCL, or without it through host memory (io/process_group.h); a step cannot
+// be captured (jit/capture.h).
 //
 // Buffers (running statistics of batch norms) are broadcast from rank 0 at the end of each backward. Batch norms use
 // this rank's batch statistics, unless synchronised: nn/sync_batch_norm.h.

@@ -1,5 +1,8 @@
-// Ranks of a process group, run as threads of the test, on a port of their own.
+// Ranks of a process group, on a port of their own, run as threads of the test or as processes.
 #pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <exception>
 #include <functional>
@@ -52,6 +55,48 @@ inline std::string error_of_ranks(int size, const std::function<void(distributed
   for (const std::string& e : errors_of_ranks(size, f))
     if (!e.empty()) return e;
   return "";
+}
+
+// The same as processes, which may use a GPU each. The test itself must have used no device and made no thread.
+inline std::vector<std::string> errors_of_processes(
+    int size, const std::function<void(distributed::ProcessGroup&)>& f,
+    const std::function<void(distributed::GroupOptions&)>& change = [](distributed::GroupOptions&) {}) {
+  using namespace distributed;
+  Socket listener = listen_on({"127.0.0.1", 0}, 128);
+  GroupOptions o = local_options(size, local_address(listener).port);
+  std::vector<std::string> errors(static_cast<std::size_t>(size));
+  std::vector<std::pair<pid_t, int>> children;  // with the end of a pipe from each
+  for (o.rank = 0; o.rank < size; ++o.rank) {
+    int ends[2];
+    if (::pipe(ends) != 0) return {"no pipe"};
+    if (const pid_t child = ::fork(); child != 0) {
+      ::close(ends[1]);
+      children.emplace_back(child, ends[0]);
+      continue;
+    }
+    std::string error;
+    try {
+      if (o.rank == 0) o.store_socket = listener.release();
+      else listener.close();
+      change(o);
+      const auto group = make_group(o);
+      f(*group);
+    } catch (const std::exception& e) { error = e.what(); }
+    (void)!::write(ends[1], error.data(), error.size());
+    ::_exit(0);
+  }
+  listener.close();
+  for (int r = 0; r < size; ++r) {
+    const auto [child, pipe] = children[static_cast<std::size_t>(r)];
+    std::string& error = errors[static_cast<std::size_t>(r)];
+    char bytes[4096];
+    for (ssize_t n; (n = ::read(pipe, bytes, sizeof bytes)) > 0;) error.append(bytes, static_cast<std::size_t>(n));
+    ::close(pipe);
+    int status = -1;
+    if (::waitpid(child, &status, 0) != child || status != 0)
+      error += "the process ended with status " + std::to_string(status);
+  }
+  return errors;
 }
 
 }  // namespace mantissa::test

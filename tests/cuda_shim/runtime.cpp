@@ -103,9 +103,9 @@ cudaError_t cudaGetDevice(int* d) {
   *d = device;
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int index) {
   note_call(__func__);
-  *p = {"CPU shim", memory_limit, 9, 0, 2};
+  *p = {"CPU shim", memory_limit, 9, 0, 2, {{static_cast<char>(index)}}};
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {

@@ -33,7 +33,8 @@ void set_cudnn(bool on);                          // whether there is one; only 
 void set_shared_limit(std::size_t bytes);         // of a block; 227 KiB at start, and 99 KiB on sm_86, sm_89 and sm_120
 void fail_next_launch(cudaError_t error);         // sticky errors stay, as on a GPU
 // The next call of a library's function gives this status and does nothing: "cublasLtMatmul",
-// "cublasLtMatmulAlgoGetHeuristic", "cudnnBackendExecute", "cudnnBackendFinalize of a graph" or "... of a plan".
+// "cublasLtMatmulAlgoGetHeuristic", "cudnnBackendExecute", "cudnnBackendFinalize of a graph", "... of a plan",
+// "ncclGetVersion", "ncclGroupEnd" or "ncclCommAbort".
 void fail_next_call(const char* name, int status);
 void forget_errors();                             // a new process, as far as errors go
 std::uint64_t launches();                         // kernels run so far

@@ -249,6 +249,9 @@ struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
   int major, minor, multiProcessorCount;
+  struct {
+    char bytes[16];
+  } uuid;
 };
 
 const char* cudaGetErrorName(cudaError_t);
