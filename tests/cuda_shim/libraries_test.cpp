@@ -49,6 +49,11 @@ struct Product {
     cublasLtDestroy(handle);
   }
   Product(const Product&) = delete;
+  static void remake(cublasLtMatrixLayout_t& layout, cudaDataType_t type, std::uint64_t rows, std::uint64_t columns,
+                     std::int64_t leading) {
+    cublasLtMatrixLayoutDestroy(layout);
+    cublasLtMatrixLayoutCreate(&layout, type, rows, columns, leading);
+  }
   void* matrix(std::int64_t i) const { return memory.select(0, i).view().data; }
   cublasStatus_t ask() { return cublasLtMatmulAlgoGetHeuristic(handle, operation, a, b, c, c, wish, 2, plans, &count); }
   cublasStatus_t run(int plan = 0, const void* left = nullptr) const {
@@ -81,17 +86,17 @@ TEST_CASE("the shim's cuBLASLt refuses what does not fit together") {
   {
     Product p;  // a plan for another product
     REQUIRE(p.ask() == CUBLAS_STATUS_SUCCESS);
-    cublasLtMatrixLayoutCreate(&p.c, CUDA_R_16F, 64, 16, 128);
+    p.remake(p.c, CUDA_R_16F, 64, 16, 128);
     CHECK(p.run() == CUBLAS_STATUS_INVALID_VALUE);
   }
   const std::uint32_t any = ~0u;
   const std::int32_t two = 2;
   const std::function<void(Product&)> mistakes[] = {
       [](Product& p) { set(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T); },
-      [](Product& p) { cublasLtMatrixLayoutCreate(&p.b, CUDA_R_16F, 31, 16, 31); },
-      [](Product& p) { cublasLtMatrixLayoutCreate(&p.b, CUDA_R_16F, 32, 16, 31); },
-      [](Product& p) { cublasLtMatrixLayoutCreate(&p.b, CUDA_R_16BF, 32, 16, 32); },
-      [](Product& p) { cublasLtMatrixLayoutCreate(&p.c, CUDA_R_16BF, 64, 16, 64); },
+      [](Product& p) { p.remake(p.b, CUDA_R_16F, 31, 16, 31); },
+      [](Product& p) { p.remake(p.b, CUDA_R_16F, 32, 16, 31); },
+      [](Product& p) { p.remake(p.b, CUDA_R_16BF, 32, 16, 32); },
+      [](Product& p) { p.remake(p.c, CUDA_R_16BF, 64, 16, 64); },
       [&](Product& p) { cublasLtMatrixLayoutSetAttribute(p.c, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &two, sizeof two); },
       [](Product& p) { set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS); },
       [](Product& p) { set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU); },

@@ -79,7 +79,8 @@ ncclResult_t add(std::vector<Transfer> ncclComm::*list, const void* data, std::s
   if (grouped && grouped != comm) return refuse("cuda_shim: transfers of two communicators in a group");
   if (type != ncclInt8 || peer < 0 || peer >= comm->group->size() || peer == comm->group->rank())
     return refuse("cuda_shim: a transfer of another type, or with this rank itself");
-  if (!cuda_shim::is_device_pointer(data) || !cuda_shim::is_device_pointer(static_cast<const char*>(data) + count - 1))
+  const auto is_there = [&](std::size_t i) { return cuda_shim::is_device_pointer(static_cast<const char*>(data) + i); };
+  if (cuda_shim::guarded && !(is_there(0) && is_there(count - 1)))
     return refuse("cuda_shim: a transfer of memory that is not the GPU's");
   if (comm->worker.joinable()) return refuse("cuda_shim: a transfer while another one is under way");
   grouped = comm;
