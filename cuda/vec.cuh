@@ -156,6 +156,7 @@ __device__ inline void store_pack(void* p, Dtype t, const Quads& at, const C (&f
     for (int k = 0; k < pack; ++k) packed.v[k] = convert<T>(from[k]);
     T* const to = static_cast<T*>(p) + at.first;
     if (sizeof(T) < 4 && at.apart == pack / 2) return store_whole(to, packed);
+    static_assert(sizeof(TwoQuads<T>) == sizeof packed);  // nvcc 12.4 needs its size before the next line
     const auto quads = __builtin_bit_cast(TwoQuads<T>, packed);
     store_whole(to, quads.of[0]);
     store_whole(to + at.apart, quads.of[1]);

@@ -16,8 +16,8 @@
 //
 // GPU tensors go directly from GPU to GPU by NCCL 2.14 or newer, if every rank has it, in the same version, and a GPU
 // of its own, the same in all calls; otherwise, or with the variable MANTISSA_NCCL=off, through host memory. Sums have
-// the same bits either way. Calls wait for the GPU. With NCCL, ranks whose tensors are on a GPU must not meet others
-// whose tensors are on the CPU in the same call. Messages between two ranks use NCCL after the first call of all ranks.
+// the same bits either way. Calls wait for the GPU. Unless NCCL is off, the tensors of a call are on GPUs on all ranks,
+// or on none. Messages between two ranks use NCCL after the first call of all ranks.
 //
 // Not recorded for differentiation. For training: nn/data_parallel.h; for each rank's part of the data:
 // data::Pipeline::shard.

@@ -175,7 +175,7 @@ std::string new_link_name() {
   return {id.internal, sizeof id.internal};
 }
 std::unique_ptr<DeviceLink> make_link(Device device, const std::string& name, int rank, int size,
-                                                   std::function<void()> waiting) {
+                                      std::function<void()> waiting) {
   return std::make_unique<NcclLink>(device, name, rank, size, std::move(waiting));
 }
 
