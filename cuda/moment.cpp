@@ -30,7 +30,12 @@ void run_aside(Moment* moment, const std::function<void()>& f) {
   }
   const StreamScope scope(side->get());
   moment->event.make_stream_wait();
-  f();
+  try {
+    f();
+  } catch (...) {
+    (void)cudaStreamSynchronize(stream());  // what was launched may still write to tensors of the caller
+    throw;
+  }
   wait_for_stream();
 }
 

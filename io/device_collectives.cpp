@@ -1,5 +1,7 @@
 #include "io/device_collectives.h"
 
+#include <algorithm>
+#include <set>
 #include <vector>
 
 #include "core/kernel.h"
@@ -56,7 +58,31 @@ Tensor combined(const Tensor& a, const Tensor& b, ReduceOp op) {
   return a + b;
 }
 
+// An offer: three texts of this many bytes. Which GPU it is, the version of NCCL, and the first rank's name.
+constexpr std::int64_t room = 128;
+static_assert(room >= static_cast<std::int64_t>(cuda_backend::link_name_bytes));
+char* text_at(const Tensor& offers, int i) { return static_cast<char*>(offers.raw_data()) + i * room; }
+
 }  // namespace
+
+Tensor link_offer(Device gpu, bool is_first) {
+  const Tensor offer = zeros({3, room}, {.dtype = u8});
+  const auto put_text = [&](int i, const std::string& text) { std::ranges::copy(text, text_at(offer, i)); };
+  const std::string version = cuda_backend::nccl_version();
+  if (version.empty()) return offer;
+  put_text(0, cuda_backend::prepare(&cuda_backend::identity_of, gpu)(gpu).substr(0, room - 1));
+  put_text(1, version.substr(0, room - 1));
+  if (is_first) put_text(2, cuda_backend::new_link_name());
+  return offer;
+}
+std::optional<std::string> link_name_of(const Tensor& offers) {
+  const std::int64_t ranks = offers.size(0);
+  std::set<std::string> gpus, versions;
+  for (int r = 0; r < ranks; ++r) gpus.insert(text_at(offers, 3 * r)), versions.insert(text_at(offers, 3 * r + 1));
+  const bool apart = static_cast<std::int64_t>(gpus.size()) == ranks && !gpus.contains("");
+  if (!apart || versions.size() > 1) return {};
+  return std::string(text_at(offers, 2), cuda_backend::link_name_bytes);
+}
 
 Tensor DeviceCollectives::reduce_own_segment(const Tensor& line, ReduceOp op) {
   const Segment own = segment_of(line.numel(), rank_, size_);

@@ -4,10 +4,18 @@
 // sends the result to all, which is the traffic of a ring. The calling thread waits for its GPU.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "core/device_link.h"
 #include "io/process_group.h"
 
 namespace mantissa::distributed {
+
+// Before ranks connect their GPUs: what each says of its own, a tensor of bytes; and of all of these, stacked, the name
+// for make_link, or nothing if they cannot be connected.
+Tensor link_offer(Device gpu, bool is_first);
+std::optional<std::string> link_name_of(const Tensor& offers);
 
 // Arguments as those of the functions that a kind of group implements (ProcessGroup::run_...), on this rank's GPU.
 class DeviceCollectives {

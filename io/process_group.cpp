@@ -320,8 +320,9 @@ Work ProcessGroup::start_all_reduce(std::vector<Tensor> xs, ReduceOp op) {
   if (xs.empty()) return {};
   check_all("all_reduce", xs);
   check_op("all_reduce", xs[0], op);
+  const bool reached = reaches(xs[0].device());
   for (Tensor& x : xs) {
-    check(x.is_contiguous() && reaches(x.device()), "start_all_reduce: ", x,
+    check(x.is_contiguous() && reached, "start_all_reduce: ", x,
           " is not contiguous, or on a device that the group does not reach; all_reduce takes it");
     x = x.detach();
   }

@@ -16,10 +16,9 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <set>
 
-#include "core/ops.h"
 #include "core/parallel.h"
+#include "io/call_header.h"
 #include "io/device_collectives.h"
 #include "io/exchange.h"
 #include "io/reduce.h"
@@ -29,76 +28,10 @@
 namespace mantissa::distributed {
 namespace {
 
-constexpr std::uint32_t group_magic = 0x4d4e4732;  // identifies the protocol version and byte order
 constexpr std::int64_t piece_bytes = 1 << 16;      // a few per rank fit in the L2 cache
 constexpr std::size_t pieces_ahead = 4;            // maximum number waiting for slower ranks
 constexpr std::int64_t short_bytes = 1 << 17;      // tensors up to this size are sent whole
 static_assert(short_bytes <= piece_bytes * static_cast<std::int64_t>(pieces_ahead));
-
-enum class Kind : std::uint8_t {
-  barrier,
-  broadcast,
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  gather,
-  scatter,
-  all_to_all,
-  message,
-  link
-};
-
-struct Header {
-  std::uint32_t magic = group_magic;
-  Kind kind = Kind::barrier;
-  Dtype dtype = f32;
-  ReduceOp op = ReduceOp::sum;
-  std::uint8_t dims = 0;
-  std::int32_t root = 0;
-  std::uint32_t tensors = 0;
-  std::uint64_t number = 0;                 // of the call
-  std::uint64_t on_gpu = 0;                 // 1: the tensors go from GPU to GPU
-  std::int64_t elements = 0;                // of all tensors
-  std::int64_t sizes[Dims::max_rank] = {};  // of a single tensor, or a hash of the sizes of all
-
-  friend bool operator==(const Header&, const Header&) = default;
-};
-
-std::string describe(const Header& h) {
-  constexpr const char* names[] = {
-      "barrier", "broadcast", "all_reduce", "all_gather", "reduce_scatter",
-      "gather",  "scatter",   "all_to_all", "a message",  "the first call with a tensor on a GPU"};
-  if (h.magic != group_magic || h.kind > Kind::link || h.op > ReduceOp::min || h.dims > Dims::max_rank ||
-      static_cast<int>(h.dtype) >= dtype_count)
-    return "something that is no call";
-  std::string text = names[static_cast<int>(h.kind)];
-  if (h.kind == Kind::barrier || h.kind == Kind::link) return text;
-  if (h.kind == Kind::broadcast || h.kind == Kind::scatter || h.kind == Kind::message)
-    text += concat(" from rank ", h.root);
-  else if (h.kind == Kind::gather) text += concat(" at rank ", h.root);
-  else if (h.kind == Kind::all_reduce || h.kind == Kind::reduce_scatter) text += concat(" (", name_of(h.op), ")");
-  if (h.tensors == 1) text += concat(" of ", h.dtype, Dims(std::span<const std::int64_t>(h.sizes, h.dims)));
-  else text += concat(" of ", h.tensors, " tensors with ", h.elements, " elements, ", h.dtype);
-  return text + (h.on_gpu ? " between GPUs" : "");
-}
-
-Header header_of(Kind kind, std::span<const Tensor> xs) {
-  Header h{.kind = kind, .tensors = static_cast<std::uint32_t>(xs.size())};
-  if (!xs.empty()) h.dtype = xs[0].dtype(), h.on_gpu = !xs[0].device().is_cpu();
-  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
-  for (const Tensor& x : xs) {
-    h.elements += x.numel();
-    for (const std::int64_t size : x.sizes()) hash = (hash ^ static_cast<std::uint64_t>(size)) * 1099511628211ull;
-    hash = (hash ^ 0xffu) * 1099511628211ull;  // separates consecutive tensors
-  }
-  if (xs.size() == 1) {
-    h.dims = static_cast<std::uint8_t>(xs[0].dim());
-    std::copy(xs[0].sizes().begin(), xs[0].sizes().end(), h.sizes);
-  } else {
-    h.sizes[0] = static_cast<std::int64_t>(hash);
-  }
-  return h;
-}
 
 // A rank's part of a tensor [size, ...].
 char* part_at(const Tensor& parts, int rank) {
@@ -400,30 +333,16 @@ void TcpGroup::look_for_others() {
 
 bool TcpGroup::run_link(Device gpu) {
   if (!nccl_) return false;
-  // What each rank says: which GPU it has, its version of NCCL, and the first rank how to find it.
-  constexpr std::int64_t room = 128;
-  static_assert(room >= static_cast<std::int64_t>(cuda_backend::link_name_bytes));
-  const Tensor own = zeros({3, room}, {.dtype = u8}), all = Tensor::allocate({size(), 3, room}, u8);
-  const auto text_at = [&](const Tensor& t, int i) { return static_cast<char*>(t.raw_data()) + i * room; };
-  guarded({.kind = Kind::link}, [&](Exchange&, const Deadline&) {
-    const std::string version = cuda_backend::nccl_version();
-    if (version.empty()) return;
-    const std::string identity = cuda_backend::prepare(&cuda_backend::identity_of, gpu)(gpu);
-    std::memcpy(text_at(own, 0), identity.data(), std::min<std::size_t>(identity.size(), room - 1));
-    std::memcpy(text_at(own, 1), version.data(), std::min<std::size_t>(version.size(), room - 1));
-    if (!is_first()) return;
-    const std::string name = cuda_backend::new_link_name();
-    std::memcpy(text_at(own, 2), name.data(), name.size());
-  });
+  Tensor own;
+  guarded({.kind = Kind::link}, [&](Exchange&, const Deadline&) { own = link_offer(gpu, is_first()); });
+  Dims sizes = own.sizes();
+  sizes.insert(0, size());
+  const Tensor all = Tensor::allocate(sizes, own.dtype());
   gather_all(Kind::link, all, own);
-
-  std::set<std::string> gpus, versions;
-  for (int r = 0; r < size(); ++r) gpus.insert(text_at(all, 3 * r)), versions.insert(text_at(all, 3 * r + 1));
-  const bool apart = gpus.size() == static_cast<std::size_t>(size()) && !gpus.contains("");
-  if (!apart || versions.size() > 1) return false;
+  const std::optional<std::string> name = link_name_of(all);
+  if (!name) return false;
   guarded(Header(mine_), [&](Exchange&, const Deadline&) {
-    const std::string name(text_at(all, 2), cuda_backend::link_name_bytes);
-    link_ = cuda_backend::make_link(gpu, name, rank(), size(), [this] { look_for_others(); });
+    link_ = cuda_backend::make_link(gpu, *name, rank(), size(), [this] { look_for_others(); });
   });
   return true;
 }

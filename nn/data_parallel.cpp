@@ -171,13 +171,14 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
       const auto* leaf = autograd::leaf_of(parameters_[i].tensor);
       if (leaf && size_of(leaf->dtype()) > size_of(dtype)) dtype = leaf->dtype();
     }
+    const bool direct = group_.reaches(parameters_[b.parameters[0]].tensor.device());
     for (const std::size_t i : b.parameters) {
       const Tensor& p = parameters_[i].tensor;
       Tensor g = p.grad();
       if (!g.defined()) g = zeros(p.sizes(), {.dtype = dtype, .device = p.device()});
       g = cast(g.detach(), dtype);
       if (options_.compress && size_of(g.dtype()) > size_of(*options_.compress)) g = cast(g, *options_.compress);
-      b.sent.push_back((group_.reaches(g.device()) ? g : g.to(cpu)).contiguous());
+      b.sent.push_back((direct ? g : g.to(cpu)).contiguous());
     }
     b.work = group_.start_all_reduce(b.sent, ReduceOp::mean);
   }
