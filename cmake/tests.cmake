@@ -28,11 +28,18 @@ function(mantissa_test_flags name)
   target_compile_definitions(${name} PRIVATE MANTISSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 endfunction()
 
+# Tables of golden cases that several tests run.
+file(GLOB golden_sources CONFIGURE_DEPENDS tests/golden/*.cpp)
+add_library(golden_cases STATIC ${golden_sources})
+mantissa_flags(golden_cases)
+mantissa_test_flags(golden_cases)
+target_link_libraries(golden_cases PRIVATE ${header_deps} Catch2::Catch2)
+
 add_custom_target(mantissa_tests)
 function(mantissa_test name source library)  # source: a file, or the objects of one that several tests share
   mantissa_program(${name} ${source})
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
-  target_link_libraries(${name} PRIVATE ${library} ${ARGN} ${link_deps} ${header_deps} Catch2::Catch2WithMain)
+  target_link_libraries(${name} PRIVATE golden_cases ${library} ${ARGN} ${link_deps} ${header_deps} Catch2::Catch2WithMain)
   mantissa_test_flags(${name})
   add_dependencies(mantissa_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
@@ -84,7 +91,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_test_sourc
 foreach(source IN LISTS cuda_test_sources)
   cmake_path(GET source STEM name)
   string(REGEX REPLACE "^cuda_" "gpu_" gpu_name "${name}")
-  file(STRINGS ${source} asks_for_the_shim REGEX "MANTISSA_CUDA_SHIM|\"cuda/(runtime|check)\\.h\"" LIMIT_COUNT 1)
+  file(STRINGS ${source} asks_for_the_shim REGEX "MANTISSA_CUDA_SHIM|\"cuda/(runtime|check)\\.h\"|cuda_runtime\\.h" LIMIT_COUNT 1)
   if(NOT asks_for_the_shim)  # it is compiled once; the CUDA runtime's own header would not link with the shim
     add_library(${name}_object OBJECT ${source})
     mantissa_flags(${name}_object)
@@ -142,7 +149,7 @@ target_include_directories(cuda_bench_check BEFORE PRIVATE ${PROJECT_SOURCE_DIR}
 add_test(NAME cuda_bench_check COMMAND cuda_bench_check --check)
 # The benchmark's worker on the shim's device: its step as it is, and as one graph.
 if(MANTISSA_BENCH)
-  add_executable(shim_mantissa_bench $<TARGET_OBJECTS:mantissa_bench_objects>)
+  add_executable(shim_mantissa_bench $<TARGET_OBJECTS:mantissa_bench_objects> $<TARGET_OBJECTS:bench_workloads>)
   set_target_properties(shim_mantissa_bench PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(shim_mantissa_bench PRIVATE mantissa_tested_on_shim ${link_deps})
   add_test(NAME bench_cuda_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/bench_cuda_test.sh

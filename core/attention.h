@@ -7,7 +7,8 @@
 
 namespace mantissa {
 
-inline constexpr int most_cuda_attention_width = 256;  // maximum head dimension of the CUDA kernel
+// The maximum head dimension of the CUDA kernels. Tiles of wider f64 heads do not fit into 99 KiB of shared memory.
+inline constexpr int most_cuda_attention_width(Dtype t) { return t == f64 ? 128 : 256; }
 
 // Scores are query @ key^T * scale. Element e = (item, i, j) of the weights, counted in [items, L, S], is dropped if
 // its random number is below dropout_p: word e % 4 of Philox counter offset + e / 4, as in dropout (ops/dropout.cpp).

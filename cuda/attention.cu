@@ -28,7 +28,7 @@ inline constexpr float hidden = -2e38f, least_shown = -1.9e38f;
 
 void run(const AttentionProblem& p, bool backward) {
   const int width = std::max(p.width, p.v_width);
-  check(width <= most_cuda_attention_width, "internal error: attention with heads of ", width, " elements");
+  check(width <= most_cuda_attention_width(p.dtype), "internal error: attention with heads of ", width, " elements");
   if (p.dtype == f64) return run_f64(p, width, backward);
   if (p.dtype == f32) return run_f32(p, width, backward);
   static constexpr RunHalf* ways[2][2][4] = {

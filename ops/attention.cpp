@@ -173,8 +173,8 @@ constexpr auto FusedAttention::vjp() {
 bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
   if (context().autocast.traced) return false;  // exported as products and softmax
   if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
-  if (q.device().is_cpu() ? q.dtype() == f64 : std::max(q.size(-1), v.size(-1)) > most_cuda_attention_width)
-    return false;
+  const std::int64_t width = std::max(q.size(-1), v.size(-1));
+  if (q.device().is_cpu() ? q.dtype() == f64 : width > most_cuda_attention_width(q.dtype())) return false;
   if (q.dim() != k.dim() || q.dim() != v.dim()) return false;
   for (int d = 0; d < q.dim() - 2; ++d) {
     const bool heads = o.enable_gqa && d == q.dim() - 3;

@@ -32,7 +32,7 @@ done
 test_stages=("${first_tests[@]}" "${alone_tests[@]}" "${other_tests[@]}")
 programs=("${test_stages[@]}" gpu_kernels_bench mantissa_bench)
 sources() {  # everything that the compilers read for them
-  find CMakeLists.txt cmake mantissa.h amp autograd bench core cuda data io jit nn ops optim tests/*.h tests/golden/*.h \
+  find CMakeLists.txt cmake mantissa.h amp autograd bench core cuda data io jit nn ops optim tests/*.h tests/golden/*.{h,cpp} \
     tests/cuda_*_test.cpp -type f ! -name '*.md' ! -name '*.py' ! -name '*.sh' -print0 2>/dev/null |
     LC_ALL=C sort -z | xargs -0 sha256sum | cksum
 }

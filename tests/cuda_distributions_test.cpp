@@ -1,6 +1,7 @@
 // Distributions give the same results on every device as on the CPU: results and gradients of the golden cases in f32,
 // and samples of each kind.
 #include "autograd/backward.h"
+#include "nn/distributions.h"
 #include "tests/devices.h"
 #include "tests/golden/distributions.h"
 #include "tests/golden/golden.h"
@@ -43,7 +44,7 @@ TEST_CASE("densities, moments and divergences on every device") {
   const Golden golden("distributions");
   for (const Device device : devices()) {
     if (device.is_cpu()) continue;
-    for (const Case& c : distribution_cases) {
+    for (const Case& c : distribution_cases()) {
       INFO(c.name);
       const std::vector<Tensor> got = run_on(device, golden, c), expected = run_on(cpu, golden, c);
       REQUIRE(got.size() == expected.size());

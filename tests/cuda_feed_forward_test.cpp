@@ -5,6 +5,7 @@
 #include "cuda/launches.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+#include "tests/devices.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -20,10 +21,8 @@ Tensor act(const Tensor& x, Activation a) {
   return a == Activation::relu ? relu(x) : gelu(x, a == Activation::gelu ? "none" : "tanh");
 }
 
-std::vector<Device> devices() {
-#if defined(MANTISSA_CUDA_SHIM)
-  if (cuda_is_available()) return {cpu, cuda};
-#endif
+std::vector<Device> equal_devices() {
+  if (on_shim()) return {cpu, cuda};
   return {cpu};  // on a GPU the tuner may take another product for the one than for the other
 }
 
@@ -69,7 +68,7 @@ void compare(Device device, Dtype dtype, Activation a, const Dims& sizes, bool h
 }  // namespace
 
 TEST_CASE("feed_forward has the bits of the two linear layers") {
-  for (const Device device : devices()) {
+  for (const Device device : equal_devices()) {
     for (const Dtype dtype : {f64, f32, f16, bf16}) {
       for (const Activation a : every) {
         for (const bool has_bias : {false, true}) compare(device, dtype, a, {5, 7, 40}, has_bias);
@@ -83,7 +82,7 @@ TEST_CASE("feed_forward has the bits of the two linear layers") {
 }
 
 TEST_CASE("feed_forward gives gradients to whatever wants one, and to nothing else") {
-  for (const Device device : devices()) {
+  for (const Device device : equal_devices()) {
     for (int wanted = 0; wanted < 32; ++wanted) {
       compare(device, bf16, Activation::relu, {6, 40}, true, wanted);
       compare(device, bf16, Activation::gelu_tanh, {6, 40}, true, wanted);
@@ -92,7 +91,7 @@ TEST_CASE("feed_forward gives gradients to whatever wants one, and to nothing el
 }
 
 TEST_CASE("feed_forward in a region computes what the layers do, with gradients in f32, and hooks see them") {
-  for (const Device device : devices()) {
+  for (const Device device : equal_devices()) {
     for (const Activation a : every) {
       for (const Dtype dtype : {f16, bf16}) {
         manual_seed(5);
@@ -121,7 +120,7 @@ TEST_CASE("feed_forward in a region computes what the layers do, with gradients 
 }
 
 TEST_CASE("feed_forward has second derivatives, through both layers") {
-  for (const Device device : devices()) {
+  for (const Device device : equal_devices()) {
     for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
       const Inputs one(device, f64, {6, 40}, true), two(device, f64, {6, 40}, true);
       const auto second = [&](const Inputs& in, const Tensor& y) {
@@ -153,9 +152,7 @@ TEST_CASE("a region's own policies, observers and anomaly mode see the operators
 
 TEST_CASE("on a GPU the hidden layer's gradient in halves leaves the product as it is, and has no kernel of its own") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
-#if !defined(MANTISSA_CUDA_SHIM)
-  WARN("which kernels run is the tuner's choice: not tested on a GPU");
-#else
+  if (!on_shim()) { WARN("which kernels run is the tuner's choice: not tested on a GPU"); return; }
   for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
     const Inputs in(cuda, bf16, {64, 40}, true);
     cuda_backend::LaunchCounter counter;
@@ -168,5 +165,4 @@ TEST_CASE("on a GPU the hidden layer's gradient in halves leaves the product as 
     CHECK(counter.launches.size() == 1);
     CHECK(counter.products() == 4);  // two of inputs, two of weights and their biases
   }
-#endif
 }

@@ -5,6 +5,7 @@
 #include "cuda/launches.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+#include "tests/devices.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -51,9 +52,7 @@ void compare(Device device, Dtype dtype, Activation a, bool has_bias) {
 TEST_CASE("a linear layer with an activation has the bits of the two operators") {
   for (const Device device : {cpu, cuda}) {
     if (device == cuda && !cuda_is_available()) continue;
-#if !defined(MANTISSA_CUDA_SHIM)
-    if (device == cuda) continue;  // there the tuner may take another product for the one than for the other
-#endif
+    if (device == cuda && !on_shim()) continue;  // the tuner may take another product for the one than for the other
     for (const Dtype dtype : {f64, f32, f16, bf16}) {
       for (const Activation a : every) {
         for (const bool has_bias : {false, true}) compare(device, dtype, a, has_bias);
@@ -111,9 +110,7 @@ TEST_CASE("gelu keeps what it was applied to only while a gradient is recorded, 
 
 TEST_CASE("on a GPU halves need no kernel for the activation, and none that reads the gradient again for the bias") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
-#if !defined(MANTISSA_CUDA_SHIM)
-  WARN("which kernels run is the tuner's choice: not tested on a GPU");
-#else
+  if (!on_shim()) { WARN("which kernels run is the tuner's choice: not tested on a GPU"); return; }
   for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
     const Inputs in(cuda, bf16, true);
     cuda_backend::LaunchCounter counter;
@@ -127,7 +124,6 @@ TEST_CASE("on a GPU halves need no kernel for the activation, and none that read
     CHECK(counter.of("pointwise") == 1);  // the activation's gradient
     CHECK(counter.of("reduce_sum") == 0);
   }
-#endif
 }
 
 TEST_CASE("LinearAct has the names and parameters of Linear") {

@@ -112,11 +112,8 @@ TEST_CASE("linear_cross_entropy holds the logits of one chunk, not of all rows")
   for (const Device device : devices()) {
     for (const bool half : {false, true}) {
       const std::int64_t rows = 256, in = 8, classes = 2048, chunk = 32, mib = 1 << 20;
-#if defined(MANTISSA_CUDA_SHIM)
-      const std::int64_t workspace = 0;
-#else
-      const std::int64_t workspace = device.is_cpu() ? 0 : 32 * mib;  // of a product, for the parts of split sums
-#endif
+      // of a product, for the parts of split sums
+      const std::int64_t workspace = device.is_cpu() || on_shim() ? 0 : 32 * mib;
       Inputs i(rows, in, classes, f32, device);
       i.wanting();
       const auto peak_of = [&](const auto& loss_of) {
@@ -214,9 +211,7 @@ TEST_CASE("labels out of range are reported on a GPU when the host waits") {
 
 TEST_CASE("on a GPU a chunk is three products and one pass over its logits") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
-#if !defined(MANTISSA_CUDA_SHIM)
-  WARN("which kernels run is the tuner's choice: not tested on a GPU");
-#else
+  if (!on_shim()) { WARN("which kernels run is the tuner's choice: not tested on a GPU"); return; }
   Inputs i(128, 64, 256, bf16, cuda);
   i.bias = Tensor();
   i.x.requires_grad_(), i.weight.requires_grad_();
@@ -229,7 +224,6 @@ TEST_CASE("on a GPU a chunk is three products and one pass over its logits") {
   const Tensor g = ones_like(loss);
   loss.backward(g);
   CHECK(counter.products() == 0);
-#endif
 }
 
 TEST_CASE("a step with linear_cross_entropy can be captured") {

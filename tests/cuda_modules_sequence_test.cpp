@@ -1,8 +1,8 @@
 // Recurrent and attention modules on the CUDA device: results, gradients and buffers are PyTorch's, as on the CPU
 // (tests/golden_modules_test.cpp).
 #include "core/accelerator.h"
-#include "tests/golden/modules_sequence.h"
-#include "tests/golden/run_modules.h"
+#include "tests/catch_compat.h"
+#include "tests/golden/modules.h"
 
 using namespace mantissa;
 using namespace mantissa::test;
@@ -12,5 +12,5 @@ TEST_CASE("recurrent and attention modules compute on the device what PyTorch do
     WARN("no GPU and no shim: skipped");
     return;
   }
-  run_modules("modules_sequence", sequence_cases, cuda);
+  run_modules("modules_sequence", sequence_cases(), cuda);
 }

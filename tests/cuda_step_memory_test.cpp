@@ -6,10 +6,7 @@
 
 #include "core/accelerator.h"
 #include "core/allocator.h"
-#include "tests/testing.h"
-#if defined(MANTISSA_CUDA_SHIM)
-#include "tests/cuda_shim/shim.h"
-#endif
+#include "tests/devices.h"
 
 using namespace mantissa;
 
@@ -90,13 +87,10 @@ TEST_CASE("a training step of a language model keeps what its gradients need, an
     WARN("no GPU: nothing was tested");
     return;
   }
-#if defined(MANTISSA_CUDA_SHIM)
-  cuda_shim::set_null_device(true);  // what is allocated does not depend on what kernels compute: they need not run
-#endif
+  // What is allocated does not depend on what kernels compute: they need not run.
+  if (test::on_shim()) cuda_shim::set_null_device(true);
   const Bytes now = measure(false), wide = measure(true);
-#if defined(MANTISSA_CUDA_SHIM)
-  cuda_shim::set_null_device(false);
-#endif
+  if (test::on_shim()) cuda_shim::set_null_device(false);
   const auto print = [](const char* what, const Bytes& b) {
     std::printf("%s: after forward %ld, peak of forward %ld, of backward %ld; step in all %ld, reserved %ld bytes\n",
                 what, b.forward, b.forward_peak, b.backward_peak, b.step_peak, b.reserved);
@@ -111,11 +105,8 @@ TEST_CASE("a training step of a language model keeps what its gradients need, an
   CHECK(now.forward <= (kept + 2 * logits) * 103 / 100);
   // Backward begins by overwriting the logits with their gradient; then it needs the gradients of the head's operands,
   // the weight's in f32.
-#if defined(MANTISSA_CUDA_SHIM)
-  constexpr std::int64_t scratch = 1 << 16;
-#else
-  constexpr std::int64_t scratch = 32 << 20;  // a product may take as much for the parts of split sums
-#endif
+  // On a GPU a product may take as much for the parts of split sums.
+  const std::int64_t scratch = test::on_shim() ? 1 << 16 : 32 << 20;
   CHECK(now.backward_peak <= now.forward + 4 * vocabulary * width + 6 * rows * width + scratch);
   CHECK(wide.backward_peak + (1 << 16) >= now.forward + 8 * logits);
 }

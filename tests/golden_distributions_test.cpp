@@ -6,5 +6,5 @@
 using namespace mantissa::test;
 
 TEST_CASE("distributions compute what PyTorch does", "[distributions]") {
-  run_cases("distributions", distribution_cases);
+  run_cases("distributions", distribution_cases());
 }

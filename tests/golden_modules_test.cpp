@@ -1,14 +1,15 @@
 // Every module compared with PyTorch: it loads PyTorch's state_dict by name, and its results, gradients and buffers
-// match PyTorch's. The cases are the lines of tests/golden/modules_*.h; tests/golden/make.py computed the expected
+// match PyTorch's. The cases are the lines of tests/golden/modules_*.cpp; tests/golden/make.py computed the expected
 // values. Recurrent and attention modules: tests/golden_modules_sequence_test.cpp.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
+#include <set>
 
-#include "tests/golden/modules_layers.h"
-#include "tests/golden/modules_loss.h"
-#include "tests/golden/run_modules.h"
+#include "tests/golden/golden.h"
+#include "tests/golden/modules.h"
 
 namespace mantissa::test {
 namespace {
@@ -21,7 +22,7 @@ std::set<std::string> callable_types() {
   for (const auto& entry : std::filesystem::directory_iterator(MANTISSA_SOURCE_DIR "/nn")) {
     if (entry.path().extension() != ".h") continue;
     if (entry.path().stem() == "onnx_program") continue;  // how a file becomes an OnnxModel: not for users
-    if (entry.path().stem() == "distributions_transformed") continue;  // its transforms: tests/golden/distributions.h
+    if (entry.path().stem() == "distributions_transformed") continue;  // its transforms: tests/golden/distributions.cpp
     std::ifstream file(entry.path());
     std::string current;
     for (std::string line; std::getline(file, line);) {
@@ -61,8 +62,8 @@ const std::map<std::string, std::string> excused = {
 
 }  // namespace
 
-TEST_CASE("layers compute what PyTorch does") { run_modules("modules_layers", layer_cases); }
-TEST_CASE("losses as modules compute what PyTorch does") { run_modules("modules_loss", loss_module_cases); }
+TEST_CASE("layers compute what PyTorch does") { run_modules("modules_layers", layer_cases()); }
+TEST_CASE("losses as modules compute what PyTorch does") { run_modules("modules_loss", loss_module_cases()); }
 
 TEST_CASE("every module has a golden case or a reason to have none") {
   std::set<std::string> covered;
@@ -73,7 +74,7 @@ TEST_CASE("every module has a golden case or a reason to have none") {
   const std::set<std::string> modules = callable_types();
   CHECK(modules.size() >= 60);  // or the lines above no longer find them
   for (const std::string& name : modules) {
-    INFO(name << " needs a line in tests/golden/modules_*.h and a run of tests/golden/make.py");
+    INFO(name << " needs a line in tests/golden/modules_*.cpp and a run of tests/golden/make.py");
     CHECK(covered.contains(name) != excused.contains(name));
   }
   std::ifstream page(MANTISSA_SOURCE_DIR "/docs/pytorch.md");
@@ -89,8 +90,8 @@ TEST_CASE("every module has a golden case or a reason to have none") {
 }
 
 TEST_CASE("modules save files for PyTorch", "[.save]") {
-  save_modules("modules_layers", layer_cases);
-  save_modules("modules_loss", loss_module_cases);
+  save_modules("modules_layers", layer_cases());
+  save_modules("modules_loss", loss_module_cases());
 }
 
 }  // namespace mantissa::test

@@ -1,4 +1,4 @@
-"""The golden file of distributions: tests/golden/distributions.h says what torch.distributions computes and what we do."""
+"""The golden file of distributions: tests/golden/distributions.cpp says what torch.distributions computes and what we do."""
 
 import torch
 
@@ -10,12 +10,12 @@ def write(folder):
     torch.distributions.Distribution.set_default_validate_args(False)
     torch.set_default_dtype(torch.float64)  # of the numbers that expressions and torch.distributions make
     tensors, names = {}, []
-    for name, inputs, expression in read_table(here / "distributions.h", "GOLDEN"):
-        assert name not in names, f"distributions.h: {name} appears twice"
+    for name, inputs, expression in read_table(here / "distributions.cpp", "GOLDEN"):
+        assert name not in names, f"distributions.cpp: {name} appears twice"
         names.append(name)
         try:
             tensors |= run_case(name, inputs, expression)
         except Exception as error:
-            raise RuntimeError(f"distributions.h: {name}: {inputs} -> {expression}") from error
+            raise RuntimeError(f"distributions.cpp: {name}: {inputs} -> {expression}") from error
     write_file(folder / "distributions.safetensors", tensors, seeds="crc32 of a case's name", cases=len(names))
     torch.set_default_dtype(torch.float32)

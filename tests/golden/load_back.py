@@ -21,8 +21,8 @@ with tempfile.TemporaryDirectory() as folder:
     for program in sys.argv[1:]:
         subprocess.run([program, "[.save]"], env=environment, check=True, stdout=subprocess.DEVNULL)
     loaded = 0
-    for header in sorted(here.glob("modules_*.h")):
-        for name, _, make, _ in read_table(header, "MODULE"):
+    for table in sorted(here.glob("modules_*.cpp")):
+        for name, _, make, _ in read_table(table, "MODULE"):
             module = build(name, make).float()
             if not module.state_dict():
                 continue

@@ -1,4 +1,4 @@
-// One golden case of a module is one line of a tests/golden/modules_*.h:
+// One golden case of a module is one line of a tests/golden/modules_*.cpp:
 //
 //   MODULE("Linear", "randn(2, 3)", "nn.Linear(3, 4)", "m(x)", (nn::Linear(3, 4)), m(x))
 //

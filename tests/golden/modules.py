@@ -1,4 +1,4 @@
-"""Golden files of modules: one per tests/golden/modules_*.h. Next to inputs, results and their gradients a case has the
+"""Golden files of modules: one per tests/golden/modules_*.cpp. Next to inputs, results and their gradients a case has the
 module's state_dict under PyTorch's names (case/state/...), the gradients of its parameters (case/grad/...) and what
 became of its buffers (case/after/...)."""
 
@@ -43,13 +43,13 @@ def run_case(name, inputs, make, call):
 
 
 def write(folder):
-    for header in sorted(here.glob("modules_*.h")):
+    for table in sorted(here.glob("modules_*.cpp")):
         tensors, names = {}, []
-        for name, inputs, make, call in read_table(header, "MODULE"):
-            assert name not in names, f"{header.name}: {name} appears twice"
+        for name, inputs, make, call in read_table(table, "MODULE"):
+            assert name not in names, f"{table.name}: {name} appears twice"
             names.append(name)
             try:
                 tensors |= run_case(name, inputs, make, call)
             except Exception as error:
-                raise RuntimeError(f"{header.name}: {name}: {make} on {inputs}: {call}") from error
-        write_file(folder / f"{header.stem}.safetensors", tensors, seeds="crc32 of a case's name", cases=len(names))
+                raise RuntimeError(f"{table.name}: {name}: {make} on {inputs}: {call}") from error
+        write_file(folder / f"{table.stem}.safetensors", tensors, seeds="crc32 of a case's name", cases=len(names))

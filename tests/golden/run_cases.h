@@ -2,6 +2,7 @@
 #pragma once
 
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ inline void run_case(const Golden& golden, const Case& c, Dtype dtype) {
   }
 }
 
-template <std::size_t n> void run_cases(const char* stem, const Case (&cases)[n]) {
+inline void run_cases(const char* stem, std::span<const Case> cases) {
   const char* wish = std::getenv("MANTISSA_OP");
   const Golden golden(stem);
   std::set<std::string> names;

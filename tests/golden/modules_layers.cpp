@@ -1,14 +1,14 @@
 // Golden cases of layers. tests/golden/module_case.h explains a line.
 // clang-format off
-#pragma once
-
 #include "nn/spectral_norm.h"
 #include "nn/weight_norm.h"
 #include "tests/golden/module_case.h"
+#include "tests/golden/modules.h"
 
 namespace mantissa::test {
+namespace {
 
-inline constexpr ModuleCase layer_cases[] = {
+constexpr ModuleCase cases[] = {
   MODULE("Linear", "randn(2, 3)", "nn.Linear(3, 4)", "m(x)", (nn::Linear(3, 4)), m(x))
   MODULE("Linear.without_bias", "randn(2, 2, 3)", "nn.Linear(3, 4, bias=False)", "m(x)", (nn::Linear(3, 4, {.bias = false})), m(x))
   MODULE("Identity", "randn(2, 3)", "nn.Identity()", "m(x)", (nn::Identity{}), m(x))
@@ -176,5 +176,9 @@ inline constexpr ModuleCase layer_cases[] = {
   MODULE("SpectralNorm.iterations", "randn(2, 3, 5, 4)", "nn.utils.parametrizations.spectral_norm(nn.Conv2d(3, 4, 3), n_power_iterations=3, dim=1)", "m(x)", (nn::spectral_norm(nn::Conv2d(3, 4, 3), {.n_power_iterations = 3, .dim = 1})), m(x))
   MODULE("SpectralNorm.transposed", "randn(2, 3, 5)", "nn.utils.parametrizations.spectral_norm(nn.ConvTranspose1d(3, 4, 3))", "m(x)", (nn::spectral_norm(nn::ConvTranspose1d(3, 4, 3))), m(x))
 };
+
+}  // namespace
+
+std::span<const ModuleCase> layer_cases() { return cases; }
 
 }  // namespace mantissa::test

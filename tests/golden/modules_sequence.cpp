@@ -1,12 +1,12 @@
 // Golden cases of recurrent and attention modules. tests/golden/module_case.h explains a line.
 // clang-format off
-#pragma once
-
 #include "tests/golden/module_case.h"
+#include "tests/golden/modules.h"
 
 namespace mantissa::test {
+namespace {
 
-inline constexpr ModuleCase sequence_cases[] = {
+constexpr ModuleCase cases[] = {
   MODULE("RNN", "randn(4, 2, 3)", "nn.RNN(3, 5)", "m(x)", (nn::RNN(3, 5)), m(x))
   MODULE("RNN.options", "randn(2, 4, 3), randn(4, 2, 5)", "nn.RNN(3, 5, num_layers=2, nonlinearity='relu', bias=False, batch_first=True, bidirectional=True)", "m(x, y)", (nn::RNN(3, 5, {.num_layers = 2, .nonlinearity = nn::Nonlinearity::relu, .bias = false, .batch_first = true, .bidirectional = true})), m(x, y))
   MODULE("RNN.unbatched", "randn(4, 3), randn(1, 5)", "nn.RNN(3, 5)", "m(x, y)", (nn::RNN(3, 5)), m(x, y))
@@ -38,5 +38,9 @@ inline constexpr ModuleCase sequence_cases[] = {
   MODULE("Transformer", "randn(3, 1, 4), randn(2, 1, 4)", "nn.Transformer(4, 2, 1, 1, 3, 0)", "m(x, y)", (nn::Transformer(4, 2, {1, 1}, {.dim_feedforward = 3, .dropout = 0})), m(x, y))
   MODULE("MultiheadAttention.extra_rows", "randn(3, 2, 8)", "nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)", "m(x, x, x)", (nn::MultiheadAttention(8, 2, {.add_bias_kv = true, .add_zero_attn = true})), m(x, x, x))
 };
+
+}  // namespace
+
+std::span<const ModuleCase> sequence_cases() { return cases; }
 
 }  // namespace mantissa::test

@@ -1,18 +1,13 @@
-// Runs golden cases of modules: results, gradients and buffers against PyTorch's, in f64 and f32, on a device.
-// $MANTISSA_MODULE=LSTM runs those of one module. Next: tests/golden/module_case.h.
-#pragma once
-
+// How tests/golden/modules.h runs the cases of its tables, and how it saves them.
 #include <cstdlib>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "tests/golden/module_case.h"
+#include "tests/golden/modules.h"
 
 namespace mantissa::test {
 
-inline void check_golden_module(const Golden& golden, const std::string& name, Dtype dtype,
-                                const ModuleUnderTest& module) {
+void check_golden_module(const Golden& golden, const std::string& name, Dtype dtype, const ModuleUnderTest& module) {
   Tensor in[6];
   std::vector<Tensor> leaves, roots, v;
   std::vector<std::string> wanted;  // names of their gradients in the file
@@ -55,18 +50,15 @@ inline void check_golden_module(const Golden& golden, const std::string& name, D
   }
 }
 
-inline std::string module_of(const std::string& name) { return name.substr(0, name.find('.')); }
-inline bool selected_module(const std::string& name) {
-  const char* wish = std::getenv("MANTISSA_MODULE");
-  return !wish || module_of(name) == wish;
-}
+std::string module_of(const std::string& name) { return name.substr(0, name.find('.')); }
 
-template <std::size_t n> void run_modules(const char* stem, const ModuleCase (&cases)[n], Device device = cpu) {
+void run_modules(const char* stem, std::span<const ModuleCase> cases, Device device) {
+  const char* wish = std::getenv("MANTISSA_MODULE");
   const Golden golden(stem, device);
   std::set<std::string> names;
   for (const ModuleCase& c : cases) {
     CHECK(names.insert(c.name).second);
-    if (!selected_module(c.name)) continue;
+    if (wish && module_of(c.name) != wish) continue;
     for (Dtype dtype : {f64, f32}) {
       INFO(c.name << " in " << name_of(dtype) << ": " << c.make << ": " << c.call);
       try {
@@ -79,8 +71,7 @@ template <std::size_t n> void run_modules(const char* stem, const ModuleCase (&c
   CHECK(names == golden.cases());  // the file was made from these very lines
 }
 
-// For tests/golden/load_back.py, which loads files of nn::save in PyTorch: $MANTISSA_SAVE names a folder.
-template <std::size_t n> void save_modules(const char* stem, const ModuleCase (&cases)[n]) {
+void save_modules(const char* stem, std::span<const ModuleCase> cases) {
   const char* folder = std::getenv("MANTISSA_SAVE");
   REQUIRE(folder);
   const Golden golden(stem);

@@ -1,13 +1,13 @@
 // Golden cases of losses as modules. Their options are tested as operators (ops_loss.h); a case here is about the
 // module's own fields. tests/golden/module_case.h explains a line.
 // clang-format off
-#pragma once
-
 #include "tests/golden/module_case.h"
+#include "tests/golden/modules.h"
 
 namespace mantissa::test {
+namespace {
 
-inline constexpr ModuleCase loss_module_cases[] = {
+constexpr ModuleCase cases[] = {
   MODULE("CrossEntropyLoss", "randn(4, 5), ints(0, 5, 4)", "nn.CrossEntropyLoss(weight=torch.ones(5), ignore_index=3, reduction='sum', label_smoothing=0.1)", "m(x, y)", (nn::CrossEntropyLoss{{.label_smoothing = 0.1, .ignore_index = 3, .reduction = Reduction::sum}, ones({5})}), m(x, y))
   MODULE("CrossEntropyLoss.default", "randn(4, 5), ints(0, 5, 4)", "nn.CrossEntropyLoss()", "m(x, y)", (nn::CrossEntropyLoss{}), m(x, y))
   MODULE("LinearCrossEntropyLoss", "randn(4, 3), ints(0, 5, 4)", "nn.LinearCrossEntropyLoss(3, 5, bias=True, weight=torch.ones(5), ignore_index=3, reduction='sum', label_smoothing=0.1)", "m(x, y)", (nn::LinearCrossEntropyLoss(3, 5, {.bias = true, .loss = {.label_smoothing = 0.1, .ignore_index = 3, .reduction = Reduction::sum}}, ones({5}))), m(x, y))
@@ -36,5 +36,9 @@ inline constexpr ModuleCase loss_module_cases[] = {
   MODULE("MultiLabelSoftMarginLoss", "randn(2, 4), const(uniform(0, 1, 2, 4))", "nn.MultiLabelSoftMarginLoss()", "m(x, y)", (nn::MultiLabelSoftMarginLoss{}), m(x, y))
   MODULE("TripletMarginWithDistanceLoss", "randn(4, 3), randn(4, 3), randn(4, 3)", "nn.TripletMarginWithDistanceLoss(margin=0.5, swap=True)", "m(x, y, z)", (nn::TripletMarginWithDistanceLoss{{}, {.margin = 0.5, .swap = true}}), m(x, y, z))
 };
+
+}  // namespace
+
+std::span<const ModuleCase> loss_module_cases() { return cases; }
 
 }  // namespace mantissa::test
