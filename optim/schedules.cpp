@@ -63,13 +63,13 @@ struct Phase {
 double one_cycle(const OneCycleLR& s, std::int64_t step, double low, double high, double last) {
   check(s.total_steps >= 1, "OneCycleLR: total_steps must be at least 1, got ", s.total_steps);
   check(s.pct_start >= 0 && s.pct_start <= 1, "OneCycleLR: pct_start must be in [0, 1], got ", s.pct_start);
-  check(step < s.total_steps, "OneCycleLR: step ", step, " is beyond total_steps ", s.total_steps);
+  check(step <= s.total_steps, "OneCycleLR: step ", step, " is beyond total_steps ", s.total_steps);
   const double total = static_cast<double>(s.total_steps), top = s.pct_start * total - 1;
   const Phase two[] = {{top, low, high}, {total - 1, high, last}};
   const Phase three[] = {{top, low, high}, {2 * s.pct_start * total - 2, high, low}, {total - 1, low, last}};
   const std::span<const Phase> phases = s.three_phase ? std::span<const Phase>(three) : std::span<const Phase>(two);
   double begin = 0;
-  const auto now = static_cast<double>(step);
+  const auto now = static_cast<double>(std::min(step, s.total_steps - 1));
   for (const Phase& p : phases) {
     if (now > p.end && &p != &phases.back()) {
       begin = p.end;

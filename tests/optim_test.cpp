@@ -359,6 +359,9 @@ TEST_CASE("a scheduler drives the optimizer's rate and momentum, and resumes", "
   CHECK(resumed.current_step() == 4);
   CHECK(other.lr() == opt.lr());
   resumed.set_step(9);
+  const double last = other.lr();
+  resumed.step();  // after the tenth step of the optimizer
+  CHECK(other.lr() == last);
   CHECK_THAT(message_of([&] { resumed.step(); }), Catch::Matchers::Contains("beyond total_steps"));
 
   Scheduler lambda(other, [](std::int64_t step) { return 1.0 / static_cast<double>(1 + step); });

@@ -252,6 +252,7 @@ differences = [
     "`matmul` and `linear` of integers are refused, as by PyTorch on a GPU; on a CPU PyTorch computes them. `dot` takes integers.",
     "`grad` applies the hooks of its inputs to what it returns; PyTorch does so only where the input leads to no other input.",
     "`ConstantLR` with `total_iters` 0 leaves the rate alone, as PyTorch's closed form; PyTorch's step by step multiplies it for ever.",
+    "`OneCycleLR` keeps its last rate in the step after the last; PyTorch's formula goes on, with `linear` below 0.",
     "Denormal numbers count as 0 on the CPU, as after `torch.set_flush_denormal(True)`; `set_flush_denormals(false)` keeps them.",
     "Losses of tensors of unlike floating dtypes have the wider one; those of PyTorch that do not promote have that of one of them.",
     "`ctc_loss`: the gradient is that of the log-probabilities as they are; PyTorch's supposes that they come from `log_softmax`. Behind "
