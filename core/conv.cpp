@@ -34,7 +34,7 @@ bool winograd_allowed() { return winograd_on; }
 
 Layout conv_layout(const ConvShape& s, Dtype dtype, Device device) {
   // On a GPU f32 does not use Tensor Cores and both layouts are equally fast: keep contiguous.
-  const bool fast = s.is_image() && s.out_channels >= 8 && (device.is_cpu() ? dtype != f64 : is_half(dtype));
+  const bool fast = s.out_channels >= 8 && (device.is_cpu() ? s.is_image() && dtype != f64 : is_half(dtype));
   return fast ? Layout::channels_last : Layout::contiguous;
 }
 

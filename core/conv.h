@@ -37,8 +37,8 @@ struct ConvShape {
 // forward: y = x * weight; input_gradient: dx = g * weight; weight_gradient: dweight = x * g.
 enum class ConvPass { forward, input_gradient, weight_gradient };
 
-// The layout in which conv2d and its gradients write images and prefer to read them: channels-last where the device's
-// kernels are faster so (f16 and bf16 on a GPU, for Tensor Cores; most cases on the CPU). Both layouts are accepted.
+// The layout that convolutions and their gradients write and prefer to read: channels-last where the device's kernels
+// are faster so (f16 and bf16 on a GPU, for Tensor Cores; most images on the CPU). Both layouts are accepted.
 Layout conv_layout(const ConvShape& shape, Dtype dtype, Device device);
 
 // Whether the CPU may compute 3 x 3 convolutions by Winograd's algorithm F(4x4, 3x3) (Lavin & Gray, 2015): faster, with

@@ -62,7 +62,7 @@ struct Chunk {
   }
 };
 
-// Memory for `count` images of v in the compute dtype.
+// Memory for `count` images of v in the compute dtype: channels-last, but contiguous for volumes.
 Tensor room(const View& v, std::int64_t count, Dtype inner) {
   Dims sizes = v.sizes;
   sizes[0] = count;
@@ -222,13 +222,13 @@ void run_library(ConvKernel kernel, const Call& c) {
   }
 
   // Contiguous images are transposed here: the library's own reorders take up to five times as long.
-  const auto turned = [&](const View& v) { return kernel == ConvKernel::channels_last && image && !is_last(v); };
+  const auto turned = [&](const View& v) { return kernel == ConvKernel::channels_last && !is_last(v); };
   const bool copy_a = widen || turned(a), copy_b = widen || (to_weight && turned(b));
   onednn::ConvolutionKey key{
       .kernel = kernel, .pass = c.pass, .shape = s, .dtype = inner, .bias = static_cast<bool>(bias)};
-  key.a_last = image && (copy_a || is_last(a));
-  key.b_last = image && to_weight && (copy_b || is_last(b));
-  key.y_last = image && !to_weight && (widen || is_last(y));
+  key.a_last = copy_a ? image : is_last(a);
+  key.b_last = to_weight && (copy_b ? image : is_last(b));
+  key.y_last = !to_weight && (widen ? image : is_last(y));
   key.wide = !to_weight && !widen && y.dtype != inner;
   const std::int64_t wanted = chunk_count(kernel, c.pass, s);
   const std::int64_t step = (s.batch + wanted - 1) / wanted, chunks = (s.batch + step - 1) / step;

@@ -46,25 +46,36 @@ bool is_contiguous(const Dims& sizes, const Dims& strides) {
   return true;
 }
 
+namespace {
+bool has_channels(const Dims& sizes) { return sizes.rank() == 4 || sizes.rank() == 5; }
+}  // namespace
+
 bool is_channels_last(const Dims& sizes, const Dims& strides) {
-  if (sizes.rank() != 4) return false;
+  if (!has_channels(sizes)) return false;
   std::int64_t step = 1;
-  for (int i : {1, 3, 2, 0}) {
-    if (sizes[i] == 0) return true;
-    if (sizes[i] != 1 && strides[i] != step) return false;
-    step *= sizes[i];
+  for (int i = sizes.rank(); i-- > 0;) {
+    const int d = i == sizes.rank() - 1 ? 1 : i == 0 ? 0 : i + 1;  // the channels, then the others from the last one on
+    if (sizes[d] == 0) return true;
+    if (sizes[d] != 1 && strides[d] != step) return false;
+    step *= sizes[d];
   }
   return true;
 }
 
 Dims dense_strides(const Dims& sizes, Layout layout) {
-  if (layout == Layout::contiguous || sizes.rank() != 4) return contiguous_strides(sizes);
-  const Dims moved = contiguous_strides({sizes[0], sizes[2], sizes[3], sizes[1]});
-  return {moved[0], moved[3], moved[1], moved[2]};
+  if (layout == Layout::contiguous || !has_channels(sizes)) return contiguous_strides(sizes);
+  Dims moved = sizes;
+  moved.erase(1);
+  moved.push_back(sizes[1]);
+  Dims strides = contiguous_strides(moved);
+  const std::int64_t channel = strides.back();
+  strides.erase(sizes.rank() - 1);
+  strides.insert(1, channel);
+  return strides;
 }
 
 Layout layout_of(const Dims& sizes, const Dims& strides) {
-  if (sizes.rank() != 4 || numel_of(sizes) == 0 || is_contiguous(sizes, strides)) return Layout::contiguous;
+  if (!has_channels(sizes) || numel_of(sizes) == 0 || is_contiguous(sizes, strides)) return Layout::contiguous;
   return is_channels_last(sizes, strides) ? Layout::channels_last : Layout::contiguous;
 }
 

@@ -19,11 +19,11 @@ inline std::int64_t numel_of(const Dims& sizes) {              // for sizes alre
 
 Dims contiguous_strides(const Dims& sizes);
 bool is_contiguous(const Dims& sizes, const Dims& strides);    // row-major; dims of size 1 may have any stride
-bool is_channels_last(const Dims& sizes, const Dims& strides); // 4-d, NCHW in NHWC order
+bool is_channels_last(const Dims& sizes, const Dims& strides); // NCHW in NHWC order, or NCDHW in NDHWC
 
-// Memory order of images [N, C, H, W]: N, C, H, W or N, H, W, C (PyTorch's memory_format).
+// Memory order of images [N, C, H, W]: N, C, H, W or N, H, W, C (PyTorch's memory_format). Volumes: likewise.
 enum class Layout : std::uint8_t { contiguous, channels_last };
-// Strides of a dense tensor; channels_last needs four dimensions, other ranks are contiguous.
+// Strides of a dense tensor; channels_last needs 4 or 5 dimensions, other ranks are contiguous.
 Dims dense_strides(const Dims& sizes, Layout layout);
 // channels_last if the tensor is so and not contiguous as well (with one channel, one pixel or no elements it is both);
 // every other tensor counts as contiguous.

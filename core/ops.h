@@ -1,6 +1,6 @@
 // The catalogue: every public operator, one documented line each. Definitions are in ops/.
 // Conventions, unless stated otherwise: shapes broadcast by NumPy's rule; negative dims count from the end; names,
-// defaults and semantics follow PyTorch. Results are contiguous, except that on the CPU conv2d chooses the faster image
+// defaults and semantics follow PyTorch. Results are contiguous, except that convolutions choose the faster memory
 // layout (core/conv.h), and elementwise operators, copies, batch_norm, pooling and cat preserve channels-last if an
 // operand has it. Call contiguous(x) before data(); operators themselves accept any strides.
 // A test compares this list with the registry: an operator here without an entry there fails.
@@ -538,7 +538,7 @@ Tensor rot90(const Tensor& x, int k = 1, const Dims& dims = {0, 1});
 // --- copies and views (a view shares storage; a write to one is visible in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself if it already has the dtype
 Tensor contiguous(const Tensor& x);                          // x itself if already contiguous
-// [N, C, H, W] with channels innermost in memory; x itself if it is so already
+// [N, C, H, W] or [N, C, D, H, W] with channels innermost in memory; x itself if it is so already
 Tensor channels_last(const Tensor& x);
 Tensor clone(const Tensor& x);                               // always a copy, preserves the layout of x
 Tensor reshape(const Tensor& x, const Dims& shape);          // a view if strides allow, else a copy; one -1 allowed

@@ -48,6 +48,14 @@ struct VolumePoolShape {
     const std::int64_t padded = (stop > in[d] + padding[d] ? in[d] + padding[d] : stop) - first;
     return {begin, end, dilation[d], count_padding ? padded : end - begin};
   }
+  // Outputs [begin, end) along dimension d: all whose windows cover input i. With dilation there may be others between.
+  struct Outputs { std::int64_t begin, end; };
+  MANTISSA_HD Outputs covering(int d, std::int64_t i) const {
+    if (adaptive) return {i * out[d] / in[d], ((i + 1) * out[d] + in[d] - 1) / in[d]};
+    const std::int64_t place = i + padding[d], before = place - (kernel[d] - 1) * dilation[d];
+    const std::int64_t end = place / stride[d] + 1;
+    return {before > 0 ? (before + stride[d] - 1) / stride[d] : 0, end < out[d] ? end : out[d]};
+  }
   MANTISSA_HD std::int64_t in_pixels() const { return in[0] * in[1] * in[2]; }
   MANTISSA_HD std::int64_t out_pixels() const { return out[0] * out[1] * out[2]; }
 };

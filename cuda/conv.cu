@@ -281,7 +281,7 @@ Layout layout_of(ConvPass pass, const View& y, const View& a, const View& b) {
   // With one pixel or channel y has both layouts: then x decides.
   const bool last = pass == ConvPass::weight_gradient ? is_last(a) || is_last(b)
                                                       : lies_in(y, Layout::channels_last) && (is_last(y) || is_last(a));
-  return last && y.dim() == 4 ? Layout::channels_last : Layout::contiguous;
+  return last ? Layout::channels_last : Layout::contiguous;
 }
 
 void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias,
@@ -349,7 +349,7 @@ struct Convolution {
     const ConvPass pass = kind.pass;
     const Layout layout = kind.layout;
     if (way.kind == ConvWay::unfold) {
-      if (layout == Layout::channels_last && s.groups == 1) {
+      if (layout == Layout::channels_last && s.groups == 1 && s.is_image()) {
         const View images = pass == ConvPass::input_gradient ? left.in(layout) : left.as_it_is();
         conv_channels(pass, s, y, images, right.in(layout), row.in(Layout::contiguous), kind.add);
       } else {

@@ -206,10 +206,10 @@ void copy(const View& y, const View& x);  // cuda/copy.cu
 
 // With a single channel or pixel, both layouts apply.
 inline bool lies_in(const View& v, Layout layout) {
-  return layout == Layout::channels_last && v.dim() == 4 ? is_channels_last(v.sizes, v.strides) : v.is_contiguous();
+  return layout == Layout::channels_last && v.dim() >= 4 ? is_channels_last(v.sizes, v.strides) : v.is_contiguous();
 }
 
-// A view that is contiguous, or channels-last for images: the original, or a copy.
+// A view that is contiguous, or channels-last for images and volumes: the original, or a copy.
 class DenseInput {
  public:
   DenseInput(const View& v, Layout layout = Layout::contiguous) : view(v) {

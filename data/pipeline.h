@@ -6,6 +6,7 @@
 // behind (C++20's range-for keeps only the last one alive). Next: data/loader.h does the work.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +34,8 @@ class Pipeline {
   // Images come out as f32, normalised with the dataset's mean and std, unless a step changes that.
   explicit Pipeline(Dataset dataset) : Pipeline(as_source(std::move(dataset))) {}
   // The same if the source provides mean and std; otherwise images come out unchanged.
+  template <std::derived_from<Source> S>
+  explicit Pipeline(S source) : Pipeline(std::make_shared<S>(std::move(source))) {}
   explicit Pipeline(SourcePtr source) : source_(std::move(source)) {
     if (!source_) return;
     if (Info info = source_->info(); !info.mean.empty())

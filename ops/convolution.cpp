@@ -91,7 +91,7 @@ template <int n> ConvShape shape_of(const Options<n>& o, const Dims& x, const Di
 template <int n> Spec images_of(const Tensor& operand, const Dims& sizes, ConvShape s) {
   Spec y = like(operand, sizes);
   s.out_channels = sizes[1];
-  if constexpr (n == 2) y.layout = conv_layout(s, y.dtype, y.device);
+  y.layout = conv_layout(s, y.dtype, y.device);
   return y;
 }
 

@@ -150,7 +150,7 @@ Tensor Tensor::to(Device target) const { return target == device() ? *this : app
 Tensor clone(const Tensor& x) { return apply(Clone{x.layout()}, x); }
 Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : apply(Clone{}, x); }
 Tensor channels_last(const Tensor& x) {
-  check(x.dim() == 4, "channels_last: needs images [N, C, H, W], got ", x);
+  check(x.dim() == 4 || x.dim() == 5, "channels_last: needs images [N, C, H, W] or volumes [N, C, D, H, W], got ", x);
   return is_channels_last(x.sizes(), x.strides()) ? x : apply(Clone{Layout::channels_last}, x);
 }
 Tensor cat(std::span<const Tensor> tensors, int dim) {
@@ -183,6 +183,7 @@ void contiguous_samples(Samples& s) {
 void channels_last_samples(Samples& s) {
   s.call({s.randn({2, 3, 4, 5})}, [](const Tensors& x) { return channels_last(x[0]); });
   s.call({s.randn({2, 1, 4, 1})}, [](const Tensors& x) { return channels_last(x[0]); });
+  s.call({s.randn({2, 3, 2, 4, 5})}, [](const Tensors& x) { return channels_last(x[0]); });
   s.error_call(
       {s.randn({2, 3, 4})}, [](const Tensors& x) { return channels_last(x[0]); }, "needs images [N, C, H, W]");
 }

@@ -132,7 +132,10 @@ bool repeats(std::int64_t in, std::int64_t out, double ratio) {
 // By repeated doubling, so that gradients are sums of two: the same bits in every layout.
 Tensor repeated(const Tensor& x, const Dims& out) {
   const bool channels_last = x.layout() == Layout::channels_last;
-  Tensor y = channels_last ? permute(x, {0, 2, 3, 1}) : x;
+  Dims to_last{0}, back{0, x.dim() - 1};
+  for (int d = 2; d < x.dim(); ++d) to_last.push_back(d), back.push_back(d - 1);
+  to_last.push_back(1);
+  Tensor y = channels_last ? permute(x, to_last) : x;
   for (int d = out.rank(); d-- > 0;) {
     const int dim = channels_last ? d + 1 : d + 2;
     while (y.size(dim) < out[d]) {
@@ -143,7 +146,7 @@ Tensor repeated(const Tensor& x, const Dims& out) {
     }
   }
   if (y.numel() == x.numel()) return clone(x);
-  return channels_last ? permute(y, {0, 3, 1, 2}) : y;
+  return channels_last ? permute(y, back) : y;
 }
 
 struct NamedMode { std::string_view name; Mode mode; int dims; };  // dims 0: any

@@ -55,14 +55,15 @@ inline Spec like(const Tensor& x) { return {x.sizes(), x.dtype(), x.device()}; }
 inline Spec like(const Tensor& x, Dtype dtype) { return {x.sizes(), dtype, x.device()}; }
 inline Spec like(const Tensor& x, const Dims& sizes) { return {sizes, x.dtype(), x.device()}; }
 
-// For image operators whose kernels can write any strides: the result is channels-last when any of `x` is. (In backward
-// the gradient may arrive contiguous; the saved input tells the layout of the forward pass.) Pass the result as a Spec:
-// `in_layout_of(like(x), x, y)`.
+// For operators on images and volumes whose kernels can write any strides: the result is channels-last when any of `x`
+// is. (In backward the gradient may arrive contiguous; the saved input tells the layout of the forward pass.) Pass the
+// result as a Spec: `in_layout_of(like(x), x, y)`.
 template <class... T> Spec in_layout_of(Spec s, const T&... x) {
-  const auto is_last = [](const Tensor& t) {
-    return t.defined() && t.dim() == 4 && t.layout() == Layout::channels_last;
+  const int rank = s.sizes.rank();
+  const auto is_last = [rank](const Tensor& t) {
+    return t.defined() && t.dim() == rank && t.layout() == Layout::channels_last;
   };
-  if (s.sizes.rank() == 4 && (is_last(x) || ...)) s.layout = Layout::channels_last;
+  if ((rank == 4 || rank == 5) && (is_last(x) || ...)) s.layout = Layout::channels_last;
   return s;
 }
 inline Spec like_layout(const Tensor& x) { return in_layout_of(like(x), x); }

@@ -11,6 +11,7 @@
 namespace mantissa {
 
 MANTISSA_KERNEL(max_pool3d, const VolumePoolShape& shape, const View& y, const View& index, const View& x)
+MANTISSA_KERNEL(max_pool3d_backward, const VolumePoolShape& shape, const View& dx, const View& g, const View& index)
 MANTISSA_KERNEL(avg_pool3d, const VolumePoolShape& shape, const View& y, const View& x)
 MANTISSA_KERNEL(avg_pool3d_backward, const VolumePoolShape& shape, const View& dx, const View& g)
 
@@ -30,6 +31,7 @@ struct Windows {
   Pool3dOptions options = {};
   bool adaptive = false;
   PerDim<3> output = 1;
+  Layout x_layout = Layout::contiguous;
 
   std::int64_t stride(int d) const { return options.stride[d] == 0 ? kernel[d] : options.stride[d]; }
   std::int64_t extent(int d) const { return std::int64_t{kernel[d] - 1} * options.dilation[d] + 1; }
@@ -86,15 +88,41 @@ struct Windows {
     s.divisor = options.divisor_override;
     return s;
   }
+  // The gradient of x gets x's layout, which a gradient of a single output pixel cannot reveal.
+  Spec gradient_of_x(const Tensor& g, const Dims& x_sizes) const {
+    Spec dx = like_layout(g, x_sizes);
+    if (x_layout == Layout::channels_last) dx.layout = x_layout;
+    return dx;
+  }
+  void check_gradient(const Tensor& g, const Dims& x_sizes) const {
+    const Dims sizes = output_sizes(x_sizes);
+    check(g.sizes() == sizes, "the gradient must have the sizes of the result, ", sizes);
+  }
 };
 
 // --- maximum ---
-// The gradient is scattered to the positions of the maxima.
-Tensor scattered(const Tensor& g, const Tensor& index, const Dims& x) {
-  const Dims flat{x[0], x[1], x[2] * x[3] * x[4]}, flat_out{x[0], x[1], g.size(2) * g.size(3) * g.size(4)};
-  const Tensor zero = zeros(flat, {.dtype = g.dtype(), .device = g.device()});
-  return reshape(scatter_add(zero, 2, reshape(index, flat_out), reshape(g, flat_out)), x);
-}
+// Scatters g to where the maxima were.
+template <bool adaptive_op> struct MaxPool3dBackward : Windows {
+  static constexpr auto name = adaptive_op ? "adaptive_max_pool3d_backward" : "max_pool3d_backward";
+  static constexpr const char* args[] = {"gradient", "indices"};
+  Dims x_sizes;
+
+  Spec infer(const Tensor& g, const Tensor& index) const {
+    check_gradient(g, x_sizes);
+    check(index.sizes() == g.sizes() && index.dtype() == i64, "indices must be i64 and of the gradient's sizes");
+    return gradient_of_x(g, x_sizes);
+  }
+  void run(const View& dx, const View& g, const View& index) const {
+    kernels::max_pool3d_backward(g.device, shape(dx.sizes, g.sizes), dx, g, index);
+  }
+  static Tensor reference(const MaxPool3dBackward& op, const Tensor& g, const Tensor& index) {
+    const Dims& x = op.x_sizes;
+    const Dims flat{x[0], x[1], x[2] * x[3] * x[4]}, flat_out{x[0], x[1], g.size(2) * g.size(3) * g.size(4)};
+    const Tensor zero = zeros(flat, {.dtype = g.dtype(), .device = g.device()});
+    return reshape(scatter_add(zero, 2, reshape(index, flat_out), reshape(g, flat_out)), x);
+  }
+  static void samples(Samples& s);
+};
 
 // Values and, for each, the index in its volume.
 template <bool adaptive_op> struct MaxPool3d : Windows {
@@ -105,13 +133,15 @@ template <bool adaptive_op> struct MaxPool3d : Windows {
     check_attributes();
     check_input(x);
     const Dims y = output_sizes(x.sizes());
-    return {Spec{y, x.dtype(), x.device()}, Spec{y, i64, x.device()}};
+    return {like_layout(x, y), in_layout_of(Spec{y, i64, x.device()}, x)};
   }
   void run(const std::array<View, 2>& y, const View& x) const {
     kernels::max_pool3d(x.device, shape(x.sizes, y[0].sizes), y[0], y[1], x);
   }
   static constexpr auto vjp() {
-    return rules([](Grad g, Out<1> index, Shape<0> x) { return scattered(g, index, x.sizes); });
+    return rules([](const MaxPool3d& op, Grad g, Out<1> index, Shape<0> x) {
+      return apply(MaxPool3dBackward<adaptive_op>{op, x.sizes}, g, index);
+    });
   }
   void onnx(OnnxCall& c) const { c.result(for_onnx(c).max(c)); }
   static void samples(Samples& s);
@@ -127,7 +157,7 @@ template <bool adaptive_op> struct AvgPool3d : Windows {
   Spec infer(const Tensor& x) const {
     check_attributes();
     check_input(x);
-    return like(x, output_sizes(x.sizes()));
+    return like_layout(x, output_sizes(x.sizes()));
   }
   void run(const View& y, const View& x) const { kernels::avg_pool3d(x.device, shape(x.sizes, y.sizes), y, x); }
   static constexpr auto vjp() {
@@ -151,9 +181,8 @@ template <bool adaptive_op> struct AvgPool3dBackward : Windows {
   Dims x_sizes;
 
   Spec infer(const Tensor& g) const {
-    check(g.sizes() == output_sizes(x_sizes), "the gradient must have the sizes of the result, ",
-          output_sizes(x_sizes));
-    return like(g, x_sizes);
+    check_gradient(g, x_sizes);
+    return gradient_of_x(g, x_sizes);
   }
   void run(const View& dx, const View& g) const {
     kernels::avg_pool3d_backward(g.device, shape(dx.sizes, g.sizes), dx, g);
@@ -178,7 +207,9 @@ const Windows dilated[] = {
     {{2, 2, 2}, {.stride = {1, 1, 1}, .dilation = {2, 1, 3}}},
     {{1, 3, 2}, {.stride = {1, 2, 2}, .padding = {0, 2, 1}, .ceil_mode = true, .dilation = {1, 2, 3}}}};
 const Windows divided{{2, 2, 2}, {.stride = {1, 2, 1}, .divisor_override = 3}};
-Windows adapted(PerDim<3> output) { return {.adaptive = true, .output = output}; }
+Windows adapted(PerDim<3> output, Layout x_layout = Layout::contiguous) {
+  return {.adaptive = true, .output = output, .x_layout = x_layout};
+}
 const Windows adaptives[] = {adapted({1, 1, 1}), adapted({2, 3, 4}), adapted({5, 2, 1})};
 const Dims sample_sizes{2, 2, 4, 5, 6};
 
@@ -213,6 +244,21 @@ template <bool adaptive_op> void AvgPool3d<adaptive_op>::samples(Samples& s) {
   s({s.randn({0, 2, 3, 3, 3})}, AvgPool3d{plain_windows<adaptive_op>()[0]});
   error_samples<AvgPool3d>(s, plain_windows<adaptive_op>()[0]);
 }
+template <bool adaptive_op> void MaxPool3dBackward<adaptive_op>::samples(Samples& s) {
+  // The indices are those of maxima: others, which no window covers, would get nothing.
+  const auto both = [&](const Windows& w) {
+    const Tensor x = s.distinct(sample_sizes);
+    const Tensor index = apply(MaxPool3d<adaptive_op>{w}, x)[1];
+    s({s.randn(index.sizes()), index}, MaxPool3dBackward{w, sample_sizes});
+  };
+  for (const Windows& w : plain_windows<adaptive_op>()) both(w);
+  if (!adaptive_op) for (const Windows& w : dilated) both(w);
+  const Windows& first = plain_windows<adaptive_op>()[0];
+  const Dims y = first.output_sizes(sample_sizes);
+  s.error({s.randn({2, 1, 9, 9, 9}), s.integers({2, 1, 9, 9, 9}, 0, 9)}, MaxPool3dBackward{first, sample_sizes},
+          "the gradient must have the sizes of the result");
+  s.error({s.randn(y), s.randn(y)}, MaxPool3dBackward{first, sample_sizes}, "indices must be i64");
+}
 template <bool adaptive_op> void AvgPool3dBackward<adaptive_op>::samples(Samples& s) {
   const Dims x{2, 1, 4, 5, 4};
   for (const Windows& w : plain_windows<adaptive_op>()) s({s.randn(w.output_sizes(x))}, AvgPool3dBackward{w, x});
@@ -224,19 +270,27 @@ template <bool adaptive_op> void AvgPool3dBackward<adaptive_op>::samples(Samples
 
 MANTISSA_OP(MaxPool3d<false>)
 MANTISSA_OP(MaxPool3d<true>)
+MANTISSA_OP(MaxPool3dBackward<false>)
+MANTISSA_OP(MaxPool3dBackward<true>)
 MANTISSA_OP(AvgPool3d<false>)
 MANTISSA_OP(AvgPool3d<true>)
 MANTISSA_OP(AvgPool3dBackward<false>)
 MANTISSA_OP(AvgPool3dBackward<true>)
 
+namespace {
+Windows fixed_windows(const Tensor& x, PerDim<3> kernel, const Pool3dOptions& options) {
+  return {.kernel = kernel, .options = options, .x_layout = x.layout()};
+}
+}  // namespace
+
 ValuesIndices max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, Pool3dOptions options) {
   if (has_no_batch(x, 3)) return without_batch(max_pool3d_with_indices(as_batch(x), kernel, options));
-  auto y = apply(MaxPool3d<false>{{kernel, options}}, x);
+  auto y = apply(MaxPool3d<false>{fixed_windows(x, kernel, options)}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
 ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, PerDim<3> output) {
   if (has_no_batch(x, 3)) return without_batch(adaptive_max_pool3d_with_indices(as_batch(x), output));
-  auto y = apply(MaxPool3d<true>{adapted(output)}, x);
+  auto y = apply(MaxPool3d<true>{adapted(output, x.layout())}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
 Tensor max_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions options) {
@@ -247,11 +301,11 @@ Tensor adaptive_max_pool3d(const Tensor& x, PerDim<3> output) {
 }
 Tensor avg_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions options) {
   if (has_no_batch(x, 3)) return without_batch(avg_pool3d(as_batch(x), kernel, options));
-  return apply(AvgPool3d<false>{{kernel, options}}, x);
+  return apply(AvgPool3d<false>{fixed_windows(x, kernel, options)}, x);
 }
 Tensor adaptive_avg_pool3d(const Tensor& x, PerDim<3> output) {
   if (has_no_batch(x, 3)) return without_batch(adaptive_avg_pool3d(as_batch(x), output));
-  return apply(AvgPool3d<true>{adapted(output)}, x);
+  return apply(AvgPool3d<true>{adapted(output, x.layout())}, x);
 }
 
 }  // namespace mantissa

@@ -52,7 +52,7 @@ template <class Self> struct RoundedLoss {
     const View* inputs[] = {&x, &target};
     const Dtype compute = compute_dtype(y.dtype);
     if (reduction == Reduction::none) return pointwise::run_formula(f, compute, y, inputs);
-    const Tensor each = Tensor::allocate(x.sizes, compute, y.device, x.dim() == 4 ? x.layout() : Layout::contiguous);
+    const Tensor each = Tensor::allocate(x.sizes, compute, y.device, x.layout());
     pointwise::run_formula(f, compute, each.view(), inputs);
     View total = y;
     total.sizes = Dims::filled(x.dim(), 1);

@@ -67,8 +67,8 @@ class MultiplicativeLR {
   struct Product;
   std::shared_ptr<Product> product_;
 };
-// Smith and Topin, 2019; ignores base. The rates of steps 0 .. total_steps - 1; one more step, that of a loop whose last
-// statement is schedule.step(), keeps the last rate, and a later one is an error.
+// Smith and Topin, 2019; ignores base. The rates of steps 0 .. total_steps - 1; one more step, that of a loop that ends
+// with schedule.step(), keeps the last rate, and a later one is an error.
 struct OneCycleLR {
   double max_lr = 1e-2;
   std::int64_t total_steps = 1;

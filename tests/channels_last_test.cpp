@@ -1,5 +1,5 @@
-// Channels-last images: every operator gives the same values and gradients as for contiguous images, and those that
-// promise it keep the layout, so that a network stays in the layout its convolutions chose.
+// Channels-last images and volumes: every operator gives the same values and gradients as for contiguous ones, and
+// those that promise it keep the layout, so that a network stays in the layout its convolutions chose.
 #include "autograd/hooks.h"
 #include "core/conv.h"
 #include "core/layout.h"
@@ -12,10 +12,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-bool has_images(const Sample& s) {
-  return std::any_of(s.inputs.begin(), s.inputs.end(), [](const Tensor& t) { return t.defined() && t.dim() == 4; });
-}
-Tensor images_moved(const Tensor& x) { return x.defined() && x.dim() == 4 ? channels_last(x) : x; }
+bool has_layout(const Tensor& t) { return t.defined() && (t.dim() == 4 || t.dim() == 5); }
+bool has_images(const Sample& s) { return std::any_of(s.inputs.begin(), s.inputs.end(), has_layout); }
+Tensor images_moved(const Tensor& x) { return has_layout(x) ? channels_last(x) : x; }
 Tensors all_moved(const Tensors& x) {
   Tensors y;
   for (const Tensor& t : x) y.push_back(images_moved(t));
@@ -64,14 +63,19 @@ TEST_CASE("gradients of channels-last inputs are those of contiguous ones") {
 TEST_CASE("layouts of shapes and strides") {
   CHECK(dense_strides({2, 3, 4, 5}, Layout::contiguous) == Dims{60, 20, 5, 1});
   CHECK(dense_strides({2, 3, 4, 5}, Layout::channels_last) == Dims{60, 1, 15, 3});
+  CHECK(dense_strides({2, 3, 2, 4, 5}, Layout::channels_last) == Dims{120, 1, 60, 15, 3});
   CHECK(dense_strides({2, 3, 4}, Layout::channels_last) == Dims{12, 4, 1});
   const auto allocated = [](const Dims& sizes) {
     return Tensor::allocate(sizes, f32, cpu, Layout::channels_last).layout();
   };
   CHECK(allocated({2, 3, 4, 5}) == Layout::channels_last);
-  for (const Dims& both : {Dims{2, 1, 4, 5}, Dims{2, 3, 1, 1}, Dims{0, 3, 4, 5}, Dims{2, 3, 4}})
+  CHECK(allocated({2, 3, 1, 4, 5}) == Layout::channels_last);
+  for (const Dims& both : {Dims{2, 1, 4, 5}, Dims{2, 3, 1, 1}, Dims{0, 3, 4, 5}, Dims{2, 3, 4}, Dims{2, 3, 1, 1, 1},
+                           Dims{2, 1, 4, 5, 6}, Dims{2, 3, 4, 5, 2, 2}})
     CHECK(allocated(both) == Layout::contiguous);
   CHECK(zeros({2, 4, 5, 3}).permute({0, 3, 1, 2}).layout() == Layout::channels_last);
+  CHECK(zeros({2, 4, 5, 6, 3}).permute({0, 4, 1, 2, 3}).layout() == Layout::channels_last);
+  CHECK(zeros({2, 4, 5, 6, 3}).permute({0, 4, 2, 1, 3}).layout() == Layout::contiguous);
 }
 
 TEST_CASE("copies keep the layout or change it when told so") {
@@ -87,13 +91,17 @@ TEST_CASE("copies keep the layout or change it when told so") {
   CHECK_THAT(message_of([] {
                channels_last(zeros({2, 3}));
              }),
-             Contains("channels_last: needs images [N, C, H, W], got f32[2, 3]"));
+             Contains("channels_last: needs images [N, C, H, W] or volumes [N, C, D, H, W], got f32[2, 3]"));
 }
 
-TEST_CASE("operators on channels-last images keep the layout, forward and backward") {
-  const Tensor x = channels_last(randn({2, 6, 4, 4})), other = randn({2, 6, 4, 4}), bias = randn({1, 6, 1, 1});
+TEST_CASE("operators on channels-last images and volumes keep the layout, forward and backward") {
+  const bool volumes = GENERATE(false, true);
+  const auto sizes = [&](std::int64_t n, std::int64_t side) {
+    return volumes ? Dims{n, 6, side, side, side} : Dims{n, 6, side, side};
+  };
+  const Tensor x = channels_last(randn(sizes(2, 4))), other = randn(sizes(2, 4)), bias = randn(sizes(1, 1));
   const auto check_kept = [&](const char* what, auto&& f) {
-    INFO(what);
+    INFO(what << (volumes ? " of volumes" : " of images"));
     Tensor leaf = x.detach();
     leaf.requires_grad_();
     const Tensor y = f(leaf);
@@ -115,13 +123,20 @@ TEST_CASE("operators on channels-last images keep the layout, forward and backwa
   check_kept("batch_norm", [&](const Tensor& t) { return relu(batch_norm(t, {}, {}, {}, {}, true)); });
   check_kept("group_norm", [](const Tensor& t) { return relu(group_norm(t, 3)); });
   check_kept("instance_norm", [](const Tensor& t) { return relu(instance_norm(t)); });
-  check_kept("max_pool2d", [](const Tensor& t) { return max_pool2d(t, {2, 2}); });
-  check_kept("max_pool2d_with_indices", [](const Tensor& t) { return max_pool2d_with_indices(t, {2, 2}).values; });
   check_kept("dropout", [](const Tensor& t) { return dropout(t, 0.25); });
-  check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });
-  check_kept("adaptive_avg_pool2d", [](const Tensor& t) { return adaptive_avg_pool2d(t, {2, 2}); });
   CHECK(is_last(cat({x, other}, 1)));
   CHECK(is_last(pad(x, {1, 1, 1, 1})));
+  if (volumes) {
+    check_kept("max_pool3d", [](const Tensor& t) { return max_pool3d(t, 2); });
+    check_kept("adaptive_max_pool3d", [](const Tensor& t) { return adaptive_max_pool3d(t, {2, 3, 1}); });
+    check_kept("avg_pool3d", [](const Tensor& t) { return avg_pool3d(t, 2); });
+    check_kept("adaptive_avg_pool3d", [](const Tensor& t) { return adaptive_avg_pool3d(t, 1); });
+  } else {
+    check_kept("max_pool2d", [](const Tensor& t) { return max_pool2d(t, {2, 2}); });
+    check_kept("max_pool2d_with_indices", [](const Tensor& t) { return max_pool2d_with_indices(t, {2, 2}).values; });
+    check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });
+    check_kept("adaptive_avg_pool2d", [](const Tensor& t) { return adaptive_avg_pool2d(t, {2, 2}); });
+  }
 }
 
 TEST_CASE("an optimizer takes a channels-last gradient of a contiguous parameter") {

@@ -1,5 +1,5 @@
-// Channels-last images on the CUDA device: every operator agrees with f64 on the CPU for contiguous ones, and those
-// that promise it keep the layout, forward and backward.
+// Channels-last images and volumes on the CUDA device: every operator agrees with f64 on the CPU for contiguous ones,
+// and those that promise it keep the layout, forward and backward.
 #include "autograd/hooks.h"
 #include "core/accelerator.h"
 #include "core/layout.h"
@@ -10,15 +10,14 @@ using namespace mantissa::test;
 
 namespace {
 
-bool has_images(const Sample& s) {
-  return std::any_of(s.inputs.begin(), s.inputs.end(), [](const Tensor& t) { return t.defined() && t.dim() == 4; });
-}
+bool has_layout(const Tensor& t) { return t.defined() && (t.dim() == 4 || t.dim() == 5); }
+bool has_images(const Sample& s) { return std::any_of(s.inputs.begin(), s.inputs.end(), has_layout); }
 Tensors moved_to_cuda(const Tensors& x) {
   Tensors y;
   for (const Tensor& t : x) {
     const bool wanted = t.defined() && t.requires_grad();
     const bool moved = t.defined() && !t.is_weak_scalar();
-    y.push_back(!moved ? t : t.dim() == 4 ? channels_last(t.detach().to(cuda)) : t.detach().to(cuda));
+    y.push_back(!moved ? t : has_layout(t) ? channels_last(t.detach().to(cuda)) : t.detach().to(cuda));
     if (wanted) y.back().requires_grad_();
   }
   return y;
@@ -79,14 +78,18 @@ TEST_CASE("gradients of channels-last inputs on cuda are those of contiguous one
   });
 }
 
-TEST_CASE("operators on channels-last images keep the layout on cuda, forward and backward") {
+TEST_CASE("operators on channels-last images and volumes keep the layout on cuda, forward and backward") {
   if (nothing_to_test()) return;
+  const bool volumes = GENERATE(false, true);
+  const auto sizes = [&](std::int64_t n, std::int64_t side) {
+    return volumes ? Dims{n, 16, side, side, side} : Dims{n, 16, side, side};
+  };
   for (const Dtype dtype : {f32, f16, bf16}) {
     const auto random = [&](const Dims& sizes) { return cast(randn(sizes), dtype).to(cuda); };
-    const Tensor x = channels_last(random({2, 16, 4, 4})), other = random({2, 16, 4, 4}), bias = random({1, 16, 1, 1});
+    const Tensor x = channels_last(random(sizes(2, 4))), other = random(sizes(2, 4)), bias = random(sizes(1, 1));
     CHECK(is_last(x));
     const auto check_kept = [&](const char* what, auto&& f) {
-      INFO(what << " in " << name_of(dtype));
+      INFO(what << (volumes ? " of volumes in " : " of images in ") << name_of(dtype));
       Tensor leaf = x.detach();
       leaf.requires_grad_();
       Tensor seen;
@@ -112,14 +115,23 @@ TEST_CASE("operators on channels-last images keep the layout on cuda, forward an
     check_kept("batch_norm_relu with a residual", [&](const Tensor& t) { return norm(t, other); });
     check_kept("group_norm", [](const Tensor& t) { return group_norm(t, 4); });
     check_kept("instance_norm", [](const Tensor& t) { return instance_norm(t); });
-    check_kept("max_pool2d", [](const Tensor& t) { return max_pool2d(t, {2, 2}); });
-    check_kept("max_pool2d_with_indices", [](const Tensor& t) { return max_pool2d_with_indices(t, {2, 2}).values; });
     check_kept("dropout", [](const Tensor& t) { return dropout(t, 0.25); });
-    check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });
-    check_kept("adaptive_avg_pool2d", [](const Tensor& t) { return adaptive_avg_pool2d(t, {2, 2}); });
+    if (volumes) {
+      check_kept("max_pool3d", [](const Tensor& t) { return max_pool3d(t, 2); });
+      check_kept("adaptive_max_pool3d", [](const Tensor& t) { return adaptive_max_pool3d(t, {2, 3, 1}); });
+      check_kept("avg_pool3d", [](const Tensor& t) { return avg_pool3d(t, 2); });
+      check_kept("adaptive_avg_pool3d", [](const Tensor& t) { return adaptive_avg_pool3d(t, 1); });
+    } else {
+      check_kept("max_pool2d", [](const Tensor& t) { return max_pool2d(t, {2, 2}); });
+      check_kept("max_pool2d_with_indices", [](const Tensor& t) { return max_pool2d_with_indices(t, {2, 2}).values; });
+      check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });
+      check_kept("adaptive_avg_pool2d", [](const Tensor& t) { return adaptive_avg_pool2d(t, {2, 2}); });
+    }
     if (is_half(dtype)) {
-      const Tensor filter = random({16, 16, 3, 3});
-      check_kept("conv2d", [&](const Tensor& t) { return conv2d(t, filter, {}, {.padding = {1, 1}}); });
+      const Tensor filter = random(volumes ? Dims{16, 16, 3, 3, 3} : Dims{16, 16, 3, 3});
+      check_kept("conv", [&](const Tensor& t) {
+        return volumes ? conv3d(t, filter, {}, {.padding = 1}) : conv2d(t, filter, {}, {.padding = {1, 1}});
+      });
     }
     CHECK(is_last(cat({x, other}, 1)));
     CHECK(is_last(pad(x, {1, 1, 1, 1})));

@@ -24,7 +24,7 @@ class Pixels {
     copy(copy_.view(), v);
     data_ = copy_.raw_data();
   }
-  static bool dense(const View& v) { return v.dim() == 4 ? is_channels_last(v.sizes, v.strides) : v.is_contiguous(); }
+  static bool dense(const View& v) { return v.dim() >= 4 ? is_channels_last(v.sizes, v.strides) : v.is_contiguous(); }
   template <class T> const T* as() const { return static_cast<const T*>(data_); }
 
  private:

@@ -380,7 +380,7 @@ Layout layout_of(const View& y) { return y.is_contiguous() ? Layout::contiguous 
 bool lies_across(const View& v, const View& y) {
   constexpr std::int64_t few = 16, small = 4096;
   const bool planes = y.is_contiguous(), last = is_channels_last(y.sizes, y.strides);
-  if (v.dim() < 2 || v.numel() < small || !(planes || (last && v.dim() == 4))) return false;
+  if (v.dim() < 2 || v.numel() < small || !(planes || last)) return false;
   const int inner = planes ? v.dim() - 1 : 1;
   bool runs = false;
   for (int d = 0; d < v.dim(); ++d) runs = runs || (d != inner && v.strides[d] == 1 && v.sizes[d] >= few);

@@ -13,6 +13,7 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(max_pool3d, const VolumePoolShape& shape, const View& y, const View& index, const View& x)
+MANTISSA_KERNEL(max_pool3d_backward, const VolumePoolShape& shape, const View& dx, const View& g, const View& index)
 MANTISSA_KERNEL(avg_pool3d, const VolumePoolShape& shape, const View& y, const View& x)
 MANTISSA_KERNEL(avg_pool3d_backward, const VolumePoolShape& shape, const View& dx, const View& g)
 }
@@ -55,6 +56,14 @@ template <class C> void max_volume(const VolumePoolShape& s, const C* x, C* y, s
     });
     y[o] = best;
     index[o] = at < 0 ? 0 : at;
+  });
+}
+template <class C>
+void scatter_volume(const VolumePoolShape& s, const C* g, const std::int64_t* index, C* dx) {
+  std::fill_n(dx, s.in_pixels(), C(0));
+  for_windows(s, [&](std::int64_t o, const Window& wz, const Window& wy, const Window& wx) {
+    const bool empty = wz.begin >= wz.end || wy.begin >= wy.end || wx.begin >= wx.end;
+    if (!empty) dx[index[o]] += g[o];  // of an empty one the index means nothing
   });
 }
 template <class C> void average_volume(const VolumePoolShape& s, const C* x, C* y) {
@@ -179,12 +188,27 @@ void max_pool3d(const VolumePoolShape& s, const View& y, const View& index, cons
   visit_compute(x.dtype, [&]<class C> {
     const Dense<C> from(x);
     DenseResult<C> to(y);
-    const std::int64_t done =
-        max_slabs(s, x.size(0) * x.size(1), from.data(), to.data(), index.as<std::int64_t>());
+    DenseResult<std::int64_t> places(index);
+    const std::int64_t done = max_slabs(s, x.size(0) * x.size(1), from.data(), to.data(), places.data());
     for_volumes(s, x, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t v = std::max(begin, done); v < end; ++v) {
         max_volume(s, from.data() + v * s.in_pixels(), to.data() + v * s.out_pixels(),
-                   index.as<std::int64_t>() + v * s.out_pixels());
+                   places.data() + v * s.out_pixels());
+      }
+    });
+    to.finish();
+    places.finish();
+  });
+}
+void max_pool3d_backward(const VolumePoolShape& s, const View& dx, const View& g, const View& index) {
+  visit_compute(dx.dtype, [&]<class C> {
+    const Dense<C> from(g);
+    const Dense<std::int64_t> places(index);
+    DenseResult<C> to(dx);
+    for_volumes(s, dx, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v) {
+        const std::int64_t first = v * s.out_pixels();
+        scatter_volume(s, from.data() + first, places.data() + first, to.data() + v * s.in_pixels());
       }
     });
     to.finish();

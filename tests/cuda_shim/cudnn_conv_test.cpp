@@ -10,6 +10,8 @@
 #include "core/ops.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cudnn.h"
+#include "cuda/launches.h"
+#include "mantissa.h"
 #include "tests/cuda_shim/shim.h"
 #include "tests/testing.h"
 
@@ -79,7 +81,6 @@ TEST_CASE("cuDNN's plans for convolutions agree with the CPU, and those that bre
   for (const ConvShape& s : shapes) {
     for (const ConvPass pass : {ConvPass::forward, ConvPass::input_gradient, ConvPass::weight_gradient}) {
       for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
-        if (layout == Layout::channels_last && !s.is_image()) continue;
         for (const Dtype dtype : {f64, f32, f16, bf16}) {
           for (const bool has_bias : {false, true}) {
             if (has_bias && pass != ConvPass::forward) continue;
@@ -116,22 +117,60 @@ TEST_CASE("cuDNN is not asked for tensors that are not aligned as its plans are 
 
 TEST_CASE("a layer's convolution and both of its gradients are one call of cuDNN each, with the bias in the first") {
   cuda_shim::set_cudnn(true);
-  const Tensor x = random_tensor({2, 4, 6, 6}, 1), w = random_tensor({8, 4, 3, 3}, 2), b = random_tensor({8}, 3);
+  const bool volumes = GENERATE(false, true);
+  const Tensor x = random_tensor(volumes ? Dims{2, 4, 3, 6, 6} : Dims{2, 4, 6, 6}, 1);
+  const Tensor w = random_tensor(volumes ? Dims{8, 4, 3, 3, 3} : Dims{8, 4, 3, 3}, 2), b = random_tensor({8}, 3);
+  const auto convolve = [&](const std::vector<Tensor>& in) {
+    return volumes ? conv3d(in[0], in[1], in[2], {.padding = 1}) : conv2d(in[0], in[1], in[2], {.padding = 1});
+  };
   for (const Dtype region : {bf16, f16}) {
-    INFO(name_of(region));
+    INFO(name_of(region) << (volumes ? " volumes" : " images"));
     std::vector<Tensor> in;
     for (const Tensor& t : {x, w, b}) in.push_back(cast(t, f32).to(cuda).requires_grad_());
     const cuda_shim::CallCounter counter;
-    const Tensor y = amp::autocast(region, [&] { return conv2d(in[0], in[1], in[2], {.padding = {1, 1}}); });
+    const Tensor y = amp::autocast(region, [&] { return convolve(in); });
+    CHECK(y.layout() == Layout::channels_last);
     const std::vector<Tensor> found = grad({cast(y, f32).sum()}, in);
     CHECK(counter.calls.at("cudnnBackendExecute") == 3);
     std::vector<Tensor> exact;
     for (const Tensor& t : {x, w, b}) exact.push_back(t.detach().requires_grad_());
-    const Tensor z = conv2d(exact[0], exact[1], exact[2], {.padding = {1, 1}});
+    const Tensor z = convolve(exact);
     const std::vector<Tensor> expected = grad({z.sum()}, exact);
     CHECK(difference(cast(y.detach().to(cpu), f64), z.detach(), {0.03, 0.1}) == "");
     for (std::size_t i = 0; i < found.size(); ++i)
       CHECK(difference(cast(found[i].to(cpu), f64), expected[i], {0.03, 0.1}) == "");
+  }
+  cuda_shim::set_cudnn(false);
+}
+
+namespace {
+
+struct VolumeNet {
+  nn::Conv3d conv1{1, 16, 3, {.padding = 1}}, conv2{16, 32, 3, {.padding = 1}}, last{32, 8, 1};
+  nn::BatchNorm3d norm1{16}, norm2{32};
+  MANTISSA_FIELDS(conv1, conv2, last, norm1, norm2)
+  Tensor operator()(const Tensor& x) const {
+    const Tensor y = max_pool3d(relu(norm1(conv1(x))), 2);
+    return flatten(adaptive_avg_pool3d(last(relu(norm2(conv2(y)))), 1), 1);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a network of volumes rearranges none of them, only the weights of kernels larger than a pixel") {
+  cuda_shim::set_cudnn(true);
+  for (const Dtype region : {f16, bf16}) {
+    INFO(name_of(region));
+    VolumeNet net;
+    nn::to(net, cuda);
+    const Tensor x = randn({2, 1, 4, 6, 6}).to(cuda);
+    cuda_backend::LaunchCounter forward;
+    const Tensor loss = amp::autocast(region, [&] { return sum(net(x)); });
+    CHECK(forward.of("rearrange") == 1);  // the weight of conv2: conv1's has one channel
+    cuda_backend::LaunchCounter backward;
+    loss.backward();
+    CHECK(backward.of("rearrange") == 1 + 1);  // for its input gradient, and its weight gradient
+    for (const Tensor& p : nn::parameters(net)) CHECK(p.grad().is_contiguous());
   }
   cuda_shim::set_cudnn(false);
 }

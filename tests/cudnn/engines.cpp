@@ -89,7 +89,7 @@ void count_all() {
     for (const auto& [kernel, shape] :
          {std::pair{"3x3", three}, {"1x1, stride 2", one}, {"3x3 of 3 channels", first}, {"3x3x3", volume}}) {
       for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
-        if (layout == Layout::channels_last && (!is_half(t) || !shape.is_image())) continue;  // nobody asks for it
+        if (layout == Layout::channels_last && !is_half(t)) continue;  // nobody asks for it
         for (int pass = 0; pass < 3; ++pass) {
           const Text where = layout == Layout::channels_last ? ", channels-last" : "";
           count(Text("conv") + name(t) + " " + kernel + " " + passes[pass] + where, [&] {
