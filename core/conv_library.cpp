@@ -62,7 +62,7 @@ struct Chunk {
   }
 };
 
-// Memory for `count` images of v in the compute dtype: channels-last, but contiguous for volumes.
+// Memory for `count` images of v in the compute dtype.
 Tensor room(const View& v, std::int64_t count, Dtype inner) {
   Dims sizes = v.sizes;
   sizes[0] = count;
@@ -202,10 +202,26 @@ void run_channels(ConvKernel kernel, const Call& c) {
   });
 }
 
+// Volumes in another layout: the library would reorder them as well, and only contiguous ones can be cut.
+bool needs_contiguous(const Call& c) {
+  const bool to_weight = c.pass == ConvPass::weight_gradient;
+  return !c.shape.is_image() && !(c.y.is_contiguous() && c.a.is_contiguous() && (!to_weight || c.b.is_contiguous()));
+}
+void run_contiguous(ConvKernel kernel, const Call& c) {
+  Tensor a_copy, b_copy, y_copy;
+  const View a = contiguous(c.a, c.a.dtype, a_copy);
+  const View b = c.pass == ConvPass::weight_gradient ? contiguous(c.b, c.b.dtype, b_copy) : c.b;
+  if (!c.y.is_contiguous()) y_copy = Tensor::allocate(c.y.sizes, c.y.dtype, cpu);
+  const View y = y_copy.defined() ? y_copy.view() : c.y;
+  run_library(kernel, {c.pass, c.shape, y, a, b, c.bias, c.kept});
+  if (y_copy.defined()) kernels::copy(cpu, c.y, y);
+}
+
 }  // namespace
 
 void run_library(ConvKernel kernel, const Call& c) {
   const ConvShape& s = c.shape;
+  if (needs_contiguous(c)) return run_contiguous(kernel, c);
   if (can_cut_channels(c)) return run_channels(kernel, c);
   if (const std::int64_t parts = row_parts(kernel, c); parts > 1) return run_rows(c, parts);
   const bool to_weight = c.pass == ConvPass::weight_gradient, image = s.is_image();
@@ -222,13 +238,13 @@ void run_library(ConvKernel kernel, const Call& c) {
   }
 
   // Contiguous images are transposed here: the library's own reorders take up to five times as long.
-  const auto turned = [&](const View& v) { return kernel == ConvKernel::channels_last && !is_last(v); };
+  const auto turned = [&](const View& v) { return kernel == ConvKernel::channels_last && image && !is_last(v); };
   const bool copy_a = widen || turned(a), copy_b = widen || (to_weight && turned(b));
   onednn::ConvolutionKey key{
       .kernel = kernel, .pass = c.pass, .shape = s, .dtype = inner, .bias = static_cast<bool>(bias)};
-  key.a_last = copy_a ? image : is_last(a);
-  key.b_last = to_weight && (copy_b ? image : is_last(b));
-  key.y_last = !to_weight && (widen ? image : is_last(y));
+  key.a_last = image && (copy_a || is_last(a));
+  key.b_last = image && to_weight && (copy_b || is_last(b));
+  key.y_last = image && !to_weight && (widen || is_last(y));
   key.wide = !to_weight && !widen && y.dtype != inner;
   const std::int64_t wanted = chunk_count(kernel, c.pass, s);
   const std::int64_t step = (s.batch + wanted - 1) / wanted, chunks = (s.batch + step - 1) / step;

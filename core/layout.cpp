@@ -1,5 +1,8 @@
 #include "core/layout.h"
 
+#include <algorithm>
+#include <span>
+
 #include "core/collapse.h"
 #include "core/error.h"
 
@@ -47,14 +50,30 @@ bool is_contiguous(const Dims& sizes, const Dims& strides) {
 }
 
 namespace {
+
 bool has_channels(const Dims& sizes) { return sizes.rank() == 4 || sizes.rank() == 5; }
+// The dimensions of images or volumes from the innermost in memory to the outermost.
+std::span<const int> channels_last_order(const Dims& sizes) {
+  static constexpr int images[] = {1, 3, 2, 0}, volumes[] = {1, 4, 3, 2, 0};
+  return sizes.rank() == 4 ? std::span<const int>(images) : std::span<const int>(volumes);
+}
+// Apart from what every operator calls.
+[[gnu::noinline]] Dims channels_last_strides(const Dims& sizes) {
+  Dims strides = sizes;
+  std::uint64_t step = 1;  // as in contiguous_strides
+  for (const int d : channels_last_order(sizes)) {
+    strides[d] = static_cast<std::int64_t>(step);
+    step *= static_cast<std::uint64_t>(std::max<std::int64_t>(sizes[d], 1));
+  }
+  return strides;
+}
+
 }  // namespace
 
 bool is_channels_last(const Dims& sizes, const Dims& strides) {
   if (!has_channels(sizes)) return false;
   std::int64_t step = 1;
-  for (int i = sizes.rank(); i-- > 0;) {
-    const int d = i == sizes.rank() - 1 ? 1 : i == 0 ? 0 : i + 1;  // the channels, then the others from the last one on
+  for (const int d : channels_last_order(sizes)) {
     if (sizes[d] == 0) return true;
     if (sizes[d] != 1 && strides[d] != step) return false;
     step *= sizes[d];
@@ -64,14 +83,7 @@ bool is_channels_last(const Dims& sizes, const Dims& strides) {
 
 Dims dense_strides(const Dims& sizes, Layout layout) {
   if (layout == Layout::contiguous || !has_channels(sizes)) return contiguous_strides(sizes);
-  Dims moved = sizes;
-  moved.erase(1);
-  moved.push_back(sizes[1]);
-  Dims strides = contiguous_strides(moved);
-  const std::int64_t channel = strides.back();
-  strides.erase(sizes.rank() - 1);
-  strides.insert(1, channel);
-  return strides;
+  return channels_last_strides(sizes);
 }
 
 Layout layout_of(const Dims& sizes, const Dims& strides) {

@@ -205,8 +205,7 @@ struct Problem {
     return {sizes, t, kernel == ConvKernel::channels_last ? Tag::acdb : Tag::any};
   }
   static Desc plain_images(const Sizes& sizes, bool last, dnnl::memory::data_type t) {
-    if (sizes.size() == 4) return {sizes, t, last ? Tag::acdb : Tag::abcd};
-    return {sizes, t, last ? Tag::acdeb : Tag::abcde};
+    return {sizes, t, last ? Tag::acdb : sizes.size() == 4 ? Tag::abcd : Tag::abcde};
   }
   Desc plain_weight(dnnl::memory::data_type t) const {
     return {weight, t, weight.size() == 4 ? Tag::abcd : weight.size() == 5 ? Tag::abcde : Tag::abcdef};

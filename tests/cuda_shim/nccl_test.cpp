@@ -247,7 +247,8 @@ TEST_CASE("A rank whose NCCL fails, or that goes while others wait for its GPU, 
   });
   CHECK_THAT(failed[1], Contains("NCCL failed in an exchange between GPUs: invalid usage"));
   CHECK_THAT(failed[1], Contains("MANTISSA_NCCL=off"));
-  CHECK_THAT(failed[0], Contains("NCCL failed in an exchange between GPUs: "));
+  // Whether this rank's calls had begun when the other one left is a matter of time.
+  CHECK_THAT(failed[0], Contains("NCCL failed in a") && Contains(" between GPUs: "));
 
   // Rank 1's transfers do not end, and its process goes on for a while without the group.
   const Strings gone = errors_of_processes(2, [](ProcessGroup& g) {
@@ -264,7 +265,7 @@ TEST_CASE("A rank whose NCCL fails, or that goes while others wait for its GPU, 
       throw;
     }
   });
-  CHECK_THAT(gone[0], Contains("NCCL failed in an exchange between GPUs") && Contains("call 3 of rank 0"));
+  CHECK_THAT(gone[0], Contains("NCCL failed in a") && Contains(" between GPUs") && Contains("call 3 of rank 0"));
 
   const Strings late = errors_of_processes(
       2,
