@@ -33,7 +33,7 @@ class Pipeline {
  public:
   // Images come out as f32, normalised with the dataset's mean and std, unless a step changes that.
   explicit Pipeline(Dataset dataset) : Pipeline(as_source(std::move(dataset))) {}
-  // The same if the source provides mean and std; otherwise images come out unchanged.
+  // A Source of your own: the same if it provides mean and std; otherwise images come out unchanged.
   template <std::derived_from<Source> S>
   explicit Pipeline(S source) : Pipeline(std::make_shared<S>(std::move(source))) {}
   explicit Pipeline(SourcePtr source) : source_(std::move(source)) {

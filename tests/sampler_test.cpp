@@ -196,7 +196,7 @@ TEST_CASE("A distributed sampler deals out every sample of an epoch, as PyTorch'
 
 TEST_CASE("Shards of a pipeline share an order, draw other numbers, and resume") {
   const auto shard = [](int rank, int ranks) {
-    return data::Pipeline(std::make_shared<Counting>(23)).shuffle(5).shard(rank, ranks).batch(4).threads(2).loader();
+    return data::Pipeline(Counting(23)).shuffle(5).shard(rank, ranks).batch(4).threads(2).loader();
   };
   data::Loader whole = shard(0, 1), first = shard(0, 2), second = shard(1, 2);
   CHECK(first.batches() == 3);
