@@ -1,5 +1,7 @@
 // Channels-last images and volumes on the CUDA device: every operator agrees with f64 on the CPU for contiguous ones,
 // and those that promise it keep the layout, forward and backward.
+#include <functional>
+
 #include "autograd/hooks.h"
 #include "core/accelerator.h"
 #include "core/layout.h"
@@ -137,6 +139,31 @@ TEST_CASE("operators on channels-last images and volumes keep the layout on cuda
     CHECK(is_last(pad(x, {1, 1, 1, 1})));
     CHECK(same_bits(x.to(cpu), contiguous(x).to(cpu)));
     CHECK(is_last(x.to(cpu)));
+  }
+}
+
+TEST_CASE("pooling of channels-last volumes, eight channels at a time, has the bits of contiguous ones") {
+  if (nothing_to_test()) return;
+  const std::pair<const char*, std::function<Tensor(const Tensor&)>> pools[] = {
+      {"max", [](const Tensor& t) { return max_pool3d(t, 3, {.stride = 2, .padding = 1}); }},
+      {"max, dilated", [](const Tensor& t) { return max_pool3d(t, 2, {.stride = 1, .dilation = 2}); }},
+      {"adaptive max", [](const Tensor& t) { return adaptive_max_pool3d(t, {2, 3, 4}); }},
+      {"average", [](const Tensor& t) { return avg_pool3d(t, 3, {.stride = 2, .padding = 1}); }},
+      {"adaptive average", [](const Tensor& t) { return adaptive_avg_pool3d(t, {3, 2, 5}); }}};
+  for (const Dtype dtype : {f32, f16, bf16}) {
+    const Tensor x = cast(random_tensor({2, 16, 5, 6, 7}, 3), dtype).to(cuda);
+    for (const auto& [what, pool] : pools) {
+      INFO(what << " in " << name_of(dtype));
+      Tensors results;
+      for (const bool last : {false, true}) {
+        const Tensor leaf = (last ? channels_last(x) : contiguous(x)).detach().requires_grad_(), y = pool(leaf);
+        CHECK(is_last(y) == last);
+        y.backward(cast(random_tensor(y.sizes(), 4), dtype).to(cuda));
+        results.insert(results.end(), {y.detach().to(cpu), leaf.grad().to(cpu)});
+      }
+      CHECK(same_bits(results[0], results[2]));
+      CHECK(same_bits(results[1], results[3]));
+    }
   }
 }
 
