@@ -13,19 +13,9 @@ namespace mantissa::test {
 
 inline std::string operator_of(const std::string& name) { return name.substr(0, name.find('.')); }
 
-inline void run_case(const Golden& golden, const Case& c, Dtype dtype) {
-  const std::string name = c.name;
-  Tensor in[6];
-  std::vector<Tensor> leaves;
-  std::vector<std::string> letters;
-  for (int i = 0; i < 6; ++i) {
-    const std::string letter(1, "xyzuvw"[i]);
-    in[i] = golden.input(name + "/" + letter, dtype);
-    if (!golden.find(name + "/d" + letter).defined()) continue;
-    leaves.push_back(in[i].requires_grad_());
-    letters.push_back(letter);
-  }
-  const Results y = c.run(in[0], in[1], in[2], in[3], in[4], in[5]);
+// Checks the results of the case `name`, and the gradients of `leaves`, which are called `wanted` in the file.
+inline void check_results(const Golden& golden, const std::string& name, Dtype dtype, const Results& y,
+                          const std::vector<Tensor>& leaves, const std::vector<std::string>& wanted) {
   CHECK(!golden.find(concat(name, "/", static_cast<int>(y.size()))).defined());
   std::vector<Tensor> roots, v;
   for (std::size_t k = 0; k < y.size(); ++k) {
@@ -41,9 +31,24 @@ inline void run_case(const Golden& golden, const Case& c, Dtype dtype) {
   REQUIRE(!roots.empty());
   const std::vector<Tensor> g = grad(roots, leaves, v, {.allow_unused = true});
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    INFO("gradient of " << letters[i]);
-    CHECK(golden_difference(g[i], golden.find(name + "/d" + letters[i]), dtype) == "");
+    INFO("gradient " << wanted[i]);
+    CHECK(golden_difference(g[i], golden.find(wanted[i]), dtype) == "");
   }
+}
+
+inline void run_case(const Golden& golden, const Case& c, Dtype dtype) {
+  const std::string name = c.name;
+  Tensor in[6];
+  std::vector<Tensor> leaves;
+  std::vector<std::string> wanted;
+  for (int i = 0; i < 6; ++i) {
+    const std::string letter(1, "xyzuvw"[i]);
+    in[i] = golden.input(name + "/" + letter, dtype);
+    if (!golden.find(name + "/d" + letter).defined()) continue;
+    leaves.push_back(in[i].requires_grad_());
+    wanted.push_back(name + "/d" + letter);
+  }
+  check_results(golden, name, dtype, c.run(in[0], in[1], in[2], in[3], in[4], in[5]), leaves, wanted);
 }
 
 inline void run_cases(const char* stem, std::span<const Case> cases) {

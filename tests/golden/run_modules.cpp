@@ -4,12 +4,13 @@
 
 #include "tests/golden/module_case.h"
 #include "tests/golden/modules.h"
+#include "tests/golden/run_cases.h"
 
 namespace mantissa::test {
 
 void check_golden_module(const Golden& golden, const std::string& name, Dtype dtype, const ModuleUnderTest& module) {
   Tensor in[6];
-  std::vector<Tensor> leaves, roots, v;
+  std::vector<Tensor> leaves;
   std::vector<std::string> wanted;  // names of their gradients in the file
   for (int i = 0; i < 6; ++i) {
     const std::string letter(1, "xyzuvw"[i]);
@@ -27,27 +28,11 @@ void check_golden_module(const Golden& golden, const std::string& name, Dtype dt
   }
   CHECK(expected_gradients == 0);
   const Results y = module.call(in);
-  CHECK(!golden.find(concat(name, "/", static_cast<int>(y.size()))).defined());
-  for (std::size_t k = 0; k < y.size(); ++k) {
-    const Tensor expected = golden.find(concat(name, "/", static_cast<int>(k)));
-    INFO("result " << k);
-    REQUIRE(expected.defined());
-    CHECK(golden_difference(y[k], expected, dtype) == "");
-    if (!y[k].requires_grad()) continue;
-    roots.push_back(y[k]);
-    v.push_back(cotangent(y[k], static_cast<std::int64_t>(k)));
-  }
   for (const auto& [key, buffer] : module.buffers()) {
     INFO("buffer " << key << " afterwards");
     CHECK(golden_difference(buffer, golden.find(name + "/after/" + key), dtype) == "");
   }
-  if (leaves.empty()) return;
-  REQUIRE(!roots.empty());
-  const std::vector<Tensor> g = grad(roots, leaves, v, {.allow_unused = true});
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    INFO("gradient " << wanted[i]);
-    CHECK(golden_difference(g[i], golden.find(wanted[i]), dtype) == "");
-  }
+  check_results(golden, name, dtype, y, leaves, wanted);
 }
 
 std::string module_of(const std::string& name) { return name.substr(0, name.find('.')); }

@@ -267,5 +267,10 @@ differences = [
     "`ChainedScheduler` applies closed forms, each to the rate that those before it leave: also `LambdaLR` and `CosineAnnealingWarmRestarts`, "
     "which overwrite that rate in PyTorch, and `CosineAnnealingLR`, which follows a recursion there. `MultiplicativeLR` behind a milestone of "
     "`SequentialLR` begins with the optimizer's rate; in PyTorch with the last one times its first factor.",
+    "A `Scheduler` that is stepped keeps what others did to the rate in between (another scheduler, `ReduceLROnPlateau`, `set_lr`), "
+    "as a factor; in PyTorch so do schedulers with a recursion, while `LambdaLR`, `OneCycleLR` and `CyclicLR` overwrite it.",
+    "`requires_grad_(false)` drops a leaf's gradient and hooks; in PyTorch both are there again after `requires_grad_(true)`.",
+    "Attention on CUDA: a number below -2.3e38 in a floating mask hides its key, as minus infinity does (`finfo(f32).min` is one).",
+    "`EmbeddingBag` with `max`: rows that are equal share the gradient; PyTorch gives it to the first one.",
     "Random numbers come from Philox with another numbering: the same seed draws other numbers than in PyTorch.",
 ]
