@@ -22,8 +22,8 @@ int main(int argc, char** argv) {
   data::ImageFolderOptions options;
   if (crop) options.random_crop = data::ResizedCropOptions{};
   data::Pipeline pipeline(data::image_folder(argv[1], options));
-  if (crop) pipeline = std::move(pipeline).random_flip();
-  data::Loader loader = std::move(pipeline).batch(32).threads(threads).loader();
+  if (crop) pipeline = pipeline.random_flip();
+  data::Loader loader = pipeline.batch(32).threads(threads).loader();
   double least = 1e9;
   for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto begin = Clock::now();

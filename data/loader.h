@@ -29,6 +29,7 @@ struct LoaderOptions {
   bool shuffle = false;
   bool drop_last = false;   // drop a last batch that is not full
   std::uint64_t seed = 0;   // of the sample order and of the random transforms
+  std::int64_t first_epoch = 0;  // the epoch that it begins with
   int threads = 1;          // 0: make each batch in next()
   int prefetch = 4;         // maximum number of batches in progress or waiting
   // For several processes that share the data: each has one part of every epoch (data/sampler.h) and its own random
@@ -70,7 +71,8 @@ class Loader {
   // with the following batch.
   bool next(Batch& batch);
 
-  std::int64_t batches() const;  // per epoch
+  std::int64_t samples() const { return state().samples; }  // per epoch
+  std::int64_t batches() const;                              // per epoch
   LoaderState state() const;     // after the last batch returned, regardless of prefetching
   void restore(const LoaderState& state);  // Error if samples, batch size or order options differ
   // The same as tensors, for checkpoints (io/checkpoint.h), named as in nn and optim.

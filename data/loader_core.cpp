@@ -119,6 +119,8 @@ LoaderCore::Ring::Ring(std::int64_t n, LoaderOptions o, const Sampling& sampling
   check(samples > 0 || o.ranks == 1, "rank ", o.rank, " of ", o.ranks,
         " gets no samples: there are fewer than ranks; Uneven::repeat gives some to all of them");
   check(samples > 0, "the sampler gives no samples");
+  check(o.first_epoch >= 0, "the first epoch must be at least 0, got ", o.first_epoch);
+  epoch = o.first_epoch;
   batches = sampler->batches();
   const std::string whose = o.ranks == 1 ? "the dataset has " : concat("rank ", o.rank, " of ", o.ranks, " gets ");
   check(batches > 0, whose, samples, " samples, fewer than one batch of ", o.batch, ", with drop_last");

@@ -129,9 +129,9 @@ int run(int argc, char** argv) {
   train_set = first_of(train_set, o.limit), val_set = first_of(val_set, o.limit);
   samples::TrainOptions more{.label_smoothing = smoothing};
   more.augment = [&](data::Pipeline p) {
-    if (augment != "none") p = std::move(p).random_flip();
-    if (augment == "trivial") p = std::move(p).trivial_augment_wide();
-    if (augment == "rand") p = std::move(p).rand_augment();
+    if (augment != "none") p = p.random_flip();
+    if (augment == "trivial") p = p.trivial_augment_wide();
+    if (augment == "rand") p = p.rand_augment();
     return p;
   };
   if (o.model == "resnet18") return train<BasicBlock>({2, 2, 2, 2}, o, more, weights, train_set, val_set);

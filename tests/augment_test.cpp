@@ -280,39 +280,39 @@ TEST_CASE("containers: each picture draws for itself") {
     return of;
   };
   auto seen = count([](P p) {
-    return std::move(p).random_apply([](P q) { return std::move(q).random_invert(1).random_posterize(1, 1); }, 0.25f);
+    return p.random_apply([](P q) { return q.random_invert(1).random_posterize(1, 1); }, 0.25f);
   });
   CHECK(seen.size() == 2);
   CHECK(as_likely_as(seen[128], 0.25, 600));  // 255 - 96, and then its highest bit
   const auto never = count(
-      [](P p) { return std::move(p).random_apply([](P q) { return std::move(q).random_invert(1); }, 0.0f); });
+      [](P p) { return p.random_apply([](P q) { return q.random_invert(1); }, 0.0f); });
   CHECK((never.size() == 1 && never.begin()->first == 96));
   seen = count([](P p) {
-    return std::move(p).random_choice({[](P q) { return std::move(q).random_invert(1); },
-                                       [](P q) { return std::move(q).random_posterize(1, 1); }, [](P q) { return q; }},
+    return p.random_choice({[](P q) { return q.random_invert(1); },
+                                       [](P q) { return q.random_posterize(1, 1); }, [](P q) { return q; }},
                                       {2, 1, 1});
   });
   CHECK(seen.size() == 3);
   CHECK(as_likely_as(seen[159], 0.5, 600));
   CHECK(as_likely_as(seen[0], 0.25, 600));
   seen = count([](P p) {
-    return std::move(p).random_order({[](P q) { return std::move(q).random_invert(1); },
-                                      [](P q) { return std::move(q).random_posterize(1, 1); }});
+    return p.random_order({[](P q) { return q.random_invert(1); },
+                                      [](P q) { return q.random_posterize(1, 1); }});
   });
   CHECK(seen.size() == 2);
   CHECK(as_likely_as(seen[255], 0.5, 600));  // posterized to 0 first
   CHECK(as_likely_as(seen[128], 0.5, 600));
   const Tensor halves = through(
       [](P p) {
-        return std::move(p).random_choice({[](P q) { return std::move(q).center_crop(1, 1); },
-                                           [](P q) { return std::move(q).resize(1, 1); }});
+        return p.random_choice({[](P q) { return q.center_crop(1, 1); },
+                                           [](P q) { return q.resize(1, 1); }});
       },
       x);
   CHECK(halves.sizes() == Dims{600, 1, 1, 1});  // all came out with another size, and the same
 
-  refuses([](P p) { return std::move(p).random_apply([](P q) { return std::move(q).center_crop(2, 2); }); },
+  refuses([](P p) { return p.random_apply([](P q) { return q.center_crop(2, 2); }); },
           "all pictures must come out alike");
-  refuses([](P p) { return std::move(p).random_apply([](P q) { return std::move(q).mixup(50); }); },
+  refuses([](P p) { return p.random_apply([](P q) { return q.mixup(50); }); },
           "must not change the targets");
   CHECK_THROWS_WITH(data::RandomApply({}, 2), Contains("p must be a probability, got 2"));
   CHECK_THROWS_WITH(data::RandomChoice({}), Contains("0 choices"));
@@ -329,11 +329,11 @@ TEST_CASE("batches are the same for any number of threads, and after a run was r
         .rand_augment()
         .trivial_augment_wide()
         .auto_augment({.policy = data::AutoAugmentPolicy::cifar10})
-        .random_apply([](P p) { return std::move(p).aug_mix().random_elastic().random_perspective(); }, 0.5f)
-        .random_choice({[](P p) { return std::move(p).random_posterize(3).random_solarize(128); },
-                        [](P p) { return std::move(p).random_adjust_sharpness(2).random_equalize(); }})
-        .random_order({[](P p) { return std::move(p).random_invert().random_autocontrast(); },
-                       [](P p) { return std::move(p).color_jitter({0.4f, 0.4f, 0.4f, 0.1f}); }})
+        .random_apply([](P p) { return p.aug_mix().random_elastic().random_perspective(); }, 0.5f)
+        .random_choice({[](P p) { return p.random_posterize(3).random_solarize(128); },
+                        [](P p) { return p.random_adjust_sharpness(2).random_equalize(); }})
+        .random_order({[](P p) { return p.random_invert().random_autocontrast(); },
+                       [](P p) { return p.color_jitter({0.4f, 0.4f, 0.4f, 0.1f}); }})
         .random_channel_permutation()
         .random_photometric_distort()
         .gaussian_noise(0, 0.02f)

@@ -50,25 +50,25 @@ TEST_CASE("a batch gathered on the device has the bits of the CPU's pipeline") {
   using P = data::Pipeline;
   for (const data::Dataset& set : {color, grey}) {
     compare(set, [](P p) { return p; });
-    compare(set, [](P p) { return std::move(p).raw(); });
-    compare(set, [](P p) { return std::move(p).random_crop(3).random_flip(); });
+    compare(set, [](P p) { return p.raw(); });
+    compare(set, [](P p) { return p.random_crop(3).random_flip(); });
     compare(set,
-            [](P p) { return std::move(p).random_flip().random_crop(40).cutout(9).dtype(f16); });  // some see nothing
+            [](P p) { return p.random_flip().random_crop(40).cutout(9).dtype(f16); });  // some see nothing
     compare(set, [](P p) {
-      return std::move(p).cutout(5, 200).random_vertical_flip(0.3f).random_crop(2).random_crop(1).dtype(bf16);
+      return p.cutout(5, 200).random_vertical_flip(0.3f).random_crop(2).random_crop(1).dtype(bf16);
     });
   }
-  compare(color, [](P p) { return std::move(p).normalize({0.5f, 0.4f, 0.3f}, {0.2f, 0.3f, 0.4f}).random_flip(); });
+  compare(color, [](P p) { return p.normalize({0.5f, 0.4f, 0.3f}, {0.2f, 0.3f, 0.4f}).random_flip(); });
 }
 
 TEST_CASE("what cannot be written down as steps is made on the CPU and brought to the device") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   const data::Dataset set = data::synthetic_color_digits(40, 3);
-  compare(set, [](data::Pipeline p) { return std::move(p).random_flip().random_rotation(20); });
-  compare(set, [](data::Pipeline p) { return std::move(p).mixup(10); });
-  compare(set, [](data::Pipeline p) { return std::move(p).random_flip().trivial_augment_wide(); });
+  compare(set, [](data::Pipeline p) { return p.random_flip().random_rotation(20); });
+  compare(set, [](data::Pipeline p) { return p.mixup(10); });
+  compare(set, [](data::Pipeline p) { return p.random_flip().trivial_augment_wide(); });
   compare(set, [](data::Pipeline p) {
-    return std::move(p).random_apply([](data::Pipeline q) { return std::move(q).random_crop(2); });
+    return p.random_apply([](data::Pipeline q) { return q.random_crop(2); });
   });
 }
 

@@ -2,6 +2,7 @@
 // belong to, and no deadlocks.
 #include "data/loader.h"
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <set>
@@ -11,6 +12,7 @@
 #include "catch_compat.h"
 #include "core/ops.h"
 #include "core/parallel.h"
+#include "core/random.h"
 #include "data/pipeline.h"
 #include "data/synthetic.h"
 
@@ -92,6 +94,58 @@ TEST_CASE("loader: sizes of the last batch, drop_last, epochs of the loop") {
   for (auto [image, label] : counting(3).batch(8)) sizes.push_back(label.size(0));
   CHECK(sizes == std::vector<std::int64_t>{3});
   CHECK(counting(10).batch(5).loader().batches() == 2);
+}
+
+TEST_CASE("loader: each loop over a pipeline is its next epoch, one that was left early too; a copy counts anew") {
+  const data::Pipeline pipeline = data::Pipeline(data::synthetic_digits(60, 3)).shuffle(7).random_crop(3).batch(16);
+  Loader loader = pipeline.loader();
+  const auto expected = take(loader, 16);  // four epochs
+  const auto loop = [](const data::Pipeline& p, int most) {
+    std::vector<std::vector<double>> all;
+    for (const Batch& b : p) {
+      all.push_back(content(b));
+      if (static_cast<int>(all.size()) == most) break;
+    }
+    return all;
+  };
+  CHECK(loop(pipeline, 4) == std::vector(expected.begin(), expected.begin() + 4));
+  CHECK(loop(pipeline, 1) == std::vector(expected.begin() + 4, expected.begin() + 5));
+  CHECK(loop(data::Pipeline(pipeline), 4) == std::vector(expected.begin(), expected.begin() + 4));
+  CHECK(loop(pipeline.epochs(2), 8) == std::vector(expected.begin(), expected.begin() + 8));
+  CHECK(loop(pipeline, 4) == std::vector(expected.begin() + 8, expected.begin() + 12));
+  CHECK(loop(pipeline, 4) == std::vector(expected.begin() + 12, expected.end()));
+}
+
+TEST_CASE("loader: steps leave a pipeline as it is; samples and batches of an epoch") {
+  const data::Pipeline plain = counting(10), shuffled = plain.shuffle(1), fours = shuffled.batch(4);
+  CHECK(plain.batches() == 10);
+  CHECK(fours.batches() == 3);
+  CHECK(fours.drop_last().batches() == 2);
+  CHECK(fours.samples() == 10);
+  CHECK(fours.shard(0, 2).samples() == 5);
+  CHECK(fours.shard(0, 2).batches() == 2);
+  std::vector<std::int64_t> order;
+  for (auto [image, label] : plain) order.push_back(label.item<std::int64_t>());
+  CHECK(order == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE("loader: the seed of shuffle() and of a sampler is drawn from the default generator, if none was given") {
+  const RngState before = rng_state();
+  const auto seed_of = [](const data::Pipeline& p) { return p.loader().state().seed; };
+  const auto draw = [&] { return std::array{seed_of(counting(9).shuffle()), seed_of(counting(9).shuffle())}; };
+  manual_seed(5);
+  const auto first = draw();
+  CHECK(first[0] != first[1]);  // a pipeline made anew for each epoch has a new order
+  manual_seed(5);
+  CHECK(draw() == first);
+  const RngState drawn = rng_state();
+  CHECK(seed_of(counting(9).shuffle(3)) == 3);
+  CHECK(seed_of(counting(9).seed(4).shuffle()) == 4);
+  CHECK(seed_of(counting(9).seed(6).sampler(data::RandomSampler(9))) == 6);
+  CHECK(seed_of(counting(9).random_flip()) == 0);
+  CHECK(rng_state() == drawn);
+  CHECK(seed_of(counting(9).sampler(data::RandomSampler(9))) != seed_of(counting(9).sampler(data::RandomSampler(9))));
+  set_rng_state(before);
 }
 
 TEST_CASE("loader: the same batches for 0, 1, 2 and 4 threads and any prefetch") {

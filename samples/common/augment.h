@@ -18,14 +18,14 @@ inline mantissa::data::Pipeline augmented(mantissa::data::Pipeline p, const std:
                                         bool digits = false) {
   namespace data = mantissa::data;
   if (how == "none") return p;
-  if (how != "flip") p = std::move(p).random_crop(4);
-  if (!digits) p = std::move(p).random_flip();
-  if (how == "cutout") return std::move(p).cutout(8);
-  if (how == "rand") return std::move(p).rand_augment();
-  if (how == "trivial") return std::move(p).trivial_augment_wide();
-  if (how == "augmix") return std::move(p).aug_mix();
+  if (how != "flip") p = p.random_crop(4);
+  if (!digits) p = p.random_flip();
+  if (how == "cutout") return p.cutout(8);
+  if (how == "rand") return p.rand_augment();
+  if (how == "trivial") return p.trivial_augment_wide();
+  if (how == "augmix") return p.aug_mix();
   const auto policy = digits ? data::AutoAugmentPolicy::svhn : data::AutoAugmentPolicy::cifar10;
-  return how == "auto" ? std::move(p).auto_augment({.policy = policy}) : p;
+  return how == "auto" ? p.auto_augment({.policy = policy}) : p;
 }
 
 }  // namespace samples

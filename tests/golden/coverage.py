@@ -216,6 +216,9 @@ fails for an operator or module without such a comparison or a stated reason.
 - `torch.from_dlpack(x)` and `to_dlpack` are functions of `core/dlpack.h`; they take and return pointers instead of capsules.
 - Distributions take named parameters in braces: `distributions::Categorical({{.logits = z}})`; PyTorch's properties are members or methods.
 - `tensor({{1.5, 2.0}})`, `tensor(3.5)` and `tensor(v)` of a `std::vector` have PyTorch's dtypes: i64 for integers, bool, and f32 for float and double alike. `from_data(v, sizes)` has the dtype of v's elements.
+- A data set is a `Pipeline`, and so is what a `DataLoader` is: `data::mnist().shuffle().batch(128)`. Images are normalised unless a step says
+  otherwise (`ToTensor()` alone is `.normalize({0}, {1})`). `len(dataset)` and `len(loader)` are `.samples()` and `.batches()`.
+- `h, c = cell(x, (h, c))` is `state = cell(x, state)`, with a `nn::LSTMState`; `values, indices = topk(x, 3)` is `auto [values, indices] = topk(x, 3)`.
 - Several threads may train different nets, and run inference with a shared one, at the same time, as in PyTorch.
 - `generator=g` is a `RandomScope` around the call (`core/random.h`), and so is `torch.random.fork_rng()`.
 - `print(x)` is `std::cout << x`, or, with `core/format.h`, `fmt::print("{{}}", x)`.
