@@ -17,6 +17,7 @@
 #include "autograd/vmap.h"
 #include "core/allocator.h"
 #include "core/dlpack.h"
+#include "core/einops.h"
 #include "core/finfo.h"
 #include "core/from_blob.h"
 #include "core/indexing.h"

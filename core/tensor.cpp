@@ -127,6 +127,9 @@ bool Tensor::truth() const {
         " has not one element; use any() or all(), and for masks ~ & | instead of ! && ||");
   return item_as_double() != 0;
 }
+void Tensor::fail_dimensions(int asked) const {
+  fail("sizes<", asked, ">(): ", *this, " has ", dim(), dim() == 1 ? " dimension" : " dimensions");
+}
 double Tensor::item_as_double() const {
   check(defined(), "item: the tensor is undefined");
   check(numel() == 1, "item: needs a tensor of one element, got ", *this);

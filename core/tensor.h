@@ -8,6 +8,7 @@
 // This header has no arithmetic: the catalogue of operators is core/ops.h.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -158,6 +159,13 @@ class Tensor {
 
   int dim() const { return self().sizes.rank(); }
   const Dims& sizes() const { return self().sizes; }
+  // All of them by name: auto [batch, channels, height, width] = x.sizes<4>(). Throws for another number of dimensions.
+  template <int N> std::array<std::int64_t, N> sizes() const {
+    if (dim() != N) fail_dimensions(N);
+    return [&]<int... d>(std::integer_sequence<int, d...>) {
+      return std::array<std::int64_t, N>{sizes()[d]...};
+    }(std::make_integer_sequence<int, N>());
+  }
   const Dims& strides() const { return self().strides; }
   std::int64_t size(std::int64_t d) const { return self().sizes[wrap_dim(d, dim())]; }
   std::int64_t stride(std::int64_t d) const { return self().strides[wrap_dim(d, dim())]; }
@@ -236,6 +244,7 @@ class Tensor {
   template <std::integral... T> Tensor expand(T... sizes) const { return expand(dims_of(sizes...)); }
   template <std::integral... T> Tensor repeat(T... repeats) const { return repeat(dims_of(repeats...)); }
   Tensor flatten(int start = 0, int end = -1) const;
+  Tensor unflatten(int dim, const Dims& sizes) const;
   Tensor transpose(int a, int b) const;
   Tensor t() const;   // matrices only
   Tensor mT() const;  // the last two dims swapped
@@ -247,6 +256,7 @@ class Tensor {
   Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
   Tensor slice(int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) const;
   Tensor select(int dim, std::int64_t index) const;
+  Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor repeat(const Dims& repeats) const;
   Tensor repeat_interleave(std::int64_t repeats, int dim) const;
   Tensor flip(const Dims& dims) const;
@@ -291,6 +301,8 @@ class Tensor {
   Tensor argmin() const;
   Tensor argmax(int dim, bool keepdim = false) const;
   Tensor argmin(int dim, bool keepdim = false) const;
+  Tensor eq(const Tensor& other) const;
+  Tensor eq(double number) const { return eq(Tensor(number)); }
   Tensor any(const Dims& dims = {}, bool keepdim = false) const;
   Tensor all(const Dims& dims = {}, bool keepdim = false) const;
   Tensor softmax(int dim) const;
@@ -339,6 +351,7 @@ class Tensor {
     return *impl_;
   }
   [[noreturn]] static void fail_undefined();
+  [[noreturn]] void fail_dimensions(int asked) const;
 
   Ref<TensorImpl> impl_;
 };

@@ -16,8 +16,8 @@
 //   Tensor y = apply_function(ScaledMm{.scale = 2}, a, b);
 //
 // Arguments are tensors, vectors of tensors, and values of any other type, which have no gradient. forward is not
-// recorded. backward may return an undefined tensor for a zero gradient. It can be differentiated again, through the
-// saved inputs.
+// recorded. backward may return an undefined tensor for a zero gradient, and a tensor instead of a vector for a single
+// input. It can be differentiated again, through the saved inputs.
 //
 // With several results forward returns a vector of tensors, and backward takes a vector of their gradients:
 //
@@ -151,9 +151,11 @@ template <class F> class FunctionNode final : public autograd::Node {
 
  private:
   std::vector<Tensor> run(const std::vector<Tensor>& g) const {
-    if constexpr (detail::has_several_results<F>) return f_.backward(saved, g);
-    else return f_.backward(saved, g[0]);
+    if constexpr (detail::has_several_results<F>) return listed(f_.backward(saved, g));
+    else return listed(f_.backward(saved, g[0]));
   }
+  static std::vector<Tensor> listed(std::vector<Tensor> gradients) { return gradients; }
+  static std::vector<Tensor> listed(Tensor gradient) { return {std::move(gradient)}; }
   std::vector<Tensor> collected() const {
     std::vector<Tensor> g = std::move(autograd::gradients_of_results(this));
     g.resize(results.size());

@@ -8,6 +8,7 @@ Tensor Tensor::contiguous() const { return mantissa::contiguous(*this); }
 Tensor Tensor::clone() const { return mantissa::clone(*this); }
 Tensor Tensor::reshape(const Dims& shape) const { return mantissa::reshape(*this, shape); }
 Tensor Tensor::flatten(int start, int end) const { return mantissa::flatten(*this, start, end); }
+Tensor Tensor::unflatten(int dim, const Dims& sizes) const { return mantissa::unflatten(*this, dim, sizes); }
 Tensor Tensor::transpose(int a, int b) const { return mantissa::transpose(*this, a, b); }
 Tensor Tensor::t() const {
   check(dim() == 2, "t: needs a matrix, got ", *this);
@@ -23,6 +24,9 @@ Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t
   return mantissa::slice(*this, dim, begin, end, step);
 }
 Tensor Tensor::select(int dim, std::int64_t index) const { return mantissa::select(*this, dim, index); }
+Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
+  return mantissa::narrow(*this, dim, start, length);
+}
 Tensor Tensor::repeat(const Dims& repeats) const { return mantissa::repeat(*this, repeats); }
 Tensor Tensor::repeat_interleave(std::int64_t repeats, int dim) const {
   return mantissa::repeat_interleave(*this, repeats, dim);
@@ -81,6 +85,7 @@ Tensor Tensor::argmax() const { return mantissa::argmax(*this); }
 Tensor Tensor::argmin() const { return mantissa::argmin(*this); }
 Tensor Tensor::any(const Dims& dims, bool keepdim) const { return mantissa::any(*this, dims, keepdim); }
 Tensor Tensor::all(const Dims& dims, bool keepdim) const { return mantissa::all(*this, dims, keepdim); }
+Tensor Tensor::eq(const Tensor& other) const { return mantissa::eq(*this, other); }
 Tensor Tensor::softmax(int dim) const { return mantissa::softmax(*this, dim); }
 Tensor Tensor::log_softmax(int dim) const { return mantissa::log_softmax(*this, dim); }
 Tensor Tensor::matmul(const Tensor& other) const { return mantissa::matmul(*this, other); }

@@ -57,6 +57,20 @@ TEST_CASE("factories give the values, shapes and dtypes they promise") {
              Contains("only floating tensors have gradients"));
 }
 
+TEST_CASE("sizes by name, and methods that call functions") {
+  const Tensor x = arange(24).view(2, 3, 4);
+  const auto [a, b, c] = x.sizes<3>();
+  CHECK((a == 2 && b == 3 && c == 4));
+  CHECK(scalar(1).sizes<0>().empty());
+  CHECK(message_of([&] { x.sizes<2>(); }) == "sizes<2>(): i64[2, 3, 4] has 3 dimensions");
+  CHECK_THAT(message_of([] { Tensor().sizes<1>(); }), Contains("undefined"));
+  CHECK(x.narrow(1, 1, 2).is_same(x) == false);
+  CHECK(equal(x.narrow(1, 1, 2), x[{all, slice(1, 3)}]));
+  CHECK(equal(x.unflatten(2, {2, -1}), x.view(2, 3, 2, 2)));
+  CHECK(x.eq(5).sum().item<int>() == 1);
+  CHECK(all(x.eq(x)));
+}
+
 TEST_CASE("copies share, clones do not, views write through") {
   Tensor a = zeros({2, 2});
   Tensor b = a, c = a.clone(), row = a[1];

@@ -195,6 +195,7 @@ fails for an operator or module without such a comparison or a stated reason.
 - `x[0] = y` does not compile: `x[0].copy_(y)` and `x[0].fill_(2)` write into x. `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and
   `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`. In-place writes are not recorded by autograd; `x = index_put(x, {{all, rows}}, y)` is, and so are `cat` and `stack`
   of results collected in a loop. Writing a value that requires a gradient is therefore an error: use `x[0].copy_(y.detach())`, `total.add_(loss.detach())`.
+- `b, t, c = x.shape` is `auto [b, t, c] = x.sizes<3>()`.
 - Options are given in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler rejects any other order.
 - A module is called, `net(x)`. What are methods in PyTorch are functions here, applied to a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
@@ -219,6 +220,9 @@ fails for an operator or module without such a comparison or a stated reason.
 - A data set is a `Pipeline`, and so is what a `DataLoader` is: `data::mnist().shuffle().batch(128)`. Images are normalised unless a step says
   otherwise (`ToTensor()` alone is `.normalize({0}, {1})`). `len(dataset)` and `len(loader)` are `.samples()` and `.batches()`.
 - `h, c = cell(x, (h, c))` is `state = cell(x, state)`, with a `nn::LSTMState`; `values, indices = topk(x, 3)` is `auto [values, indices] = topk(x, 3)`.
+- `copy.deepcopy(net)` is `nn::clone(net)`. `nn::state_dict(net)` shares its tensors with the net, as in Python: keep the best weights in a clone.
+- `einops.rearrange(x, "b (h w) c -> b c h w", h=7)` is `rearrange(x, "b (h w) c -> b c h w", {{{{"h", 7}}}})`, and so are `reduce` and `repeat`
+  (`core/einops.h`).
 - Several threads may train different nets, and run inference with a shared one, at the same time, as in PyTorch.
 - `generator=g` is a `RandomScope` around the call (`core/random.h`), and so is `torch.random.fork_rng()`.
 - `print(x)` is `std::cout << x`, or, with `core/format.h`, `fmt::print("{{}}", x)`.

@@ -15,7 +15,7 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
 
 spelled = {
     "Tensor": {
-        "T": "`transpose(x)` of a matrix, `x.t()`", "H": "`transpose(x)`", "mH": "`transpose(x)`", "shape": "`x.sizes()`", "ndim": "`x.dim()`", "ndimension": "`x.dim()`",
+        "T": "`transpose(x)` of a matrix, `x.t()`", "H": "`transpose(x)`", "mH": "`transpose(x)`", "shape": "`x.sizes()`; by name `x.sizes<4>()`", "ndim": "`x.dim()`", "ndimension": "`x.dim()`",
         "nelement": "`x.numel()`", "element_size": "`size_of(x.dtype())`", "itemsize": "`size_of(x.dtype())`", "is_floating_point": "`x.is_floating()`",
         "is_cuda": "`x.device()`: its is_cuda()", "is_cpu": "`x.device()`: its is_cpu()", "float": "`x.to(f32)`", "double": "`x.to(f64)`",
         "half": "`x.to(f16)`", "bfloat16": "`x.to(bf16)`", "long": "`x.to(i64)`", "int": "`x.to(i32)`", "byte": "`x.to(u8)`", "bool": "`x.to(boolean)`",
