@@ -30,7 +30,7 @@ class InMemory final : public Source {
     return label;
   }
   Info info() const override { return set_.info(); }
-  const Dataset* in_memory() const override { return &set_; }
+  DatasetPart in_memory() const override { return {&set_, nullptr}; }
   Dims target_sizes() const override { return target_; }
   Dtype target_dtype() const override { return set_.labels.dtype(); }
   void read_pair(std::int64_t index, void* image, void* target) const override {

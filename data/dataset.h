@@ -56,7 +56,12 @@ class Source {
   // Writes the image of sample `index`, in [0, size()), contiguously to `image` and returns its label.
   virtual std::int64_t read(std::int64_t index, void* image) const = 0;
   virtual Info info() const { return {}; }
-  virtual const Dataset* in_memory() const { return nullptr; }  // the whole dataset if this is one, else null
+  // The dataset in memory whose samples these are, if there is one, and which of them; null: all.
+  struct DatasetPart {
+    const Dataset* set = nullptr;
+    const std::vector<std::int64_t>* places = nullptr;
+  };
+  virtual DatasetPart in_memory() const { return {}; }
 
   // For targets that are not class indices: their sizes and dtype, and a read that also writes them to `target`.
   virtual Dims target_sizes() const { return {}; }

@@ -26,4 +26,10 @@ double Draws::log_gamma(double a) {  // Marsaglia and Tsang, 2000; for a < 1 via
   }
 }
 
+std::uint64_t drawn_seed() {
+  const RngState at = reserve_random(1);
+  const Philox::Words bits = Philox{at.seed}(at.offset);
+  return std::uint64_t{bits.v[0]} << 32 | bits.v[1];
+}
+
 }  // namespace mantissa::data

@@ -45,6 +45,9 @@ class Draws {
   int used_ = 4;
 };
 
+// A seed, drawn from the default generator (core/random.h), for what is not given one.
+std::uint64_t drawn_seed();
+
 // 0 .. n-1 in the random order of an epoch (Fisher-Yates).
 std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, std::uint64_t epoch);
 

@@ -1,14 +1,37 @@
 #include "data/pipeline.h"
 
 #include "core/random.h"
+#include "data/subset.h"
 
 namespace mantissa::data {
 
-Pipeline Pipeline::with_drawn_seed() const {
+Pipeline Pipeline::with_source(SourcePtr source) const {
+  check(!sampling_.sampler && !sampling_.batches,
+        "subset() and random_split() come before sampler(), which chooses among the samples that they leave");
+  return with(&Pipeline::source_, std::move(source));
+}
+
+Pipeline Pipeline::subset(std::vector<std::int64_t> indices) const {
+  return with_source(data::subset(source_, std::move(indices)));
+}
+
+std::vector<SourcePtr> Pipeline::random_parts(const std::vector<double>& parts,
+                                              std::optional<std::uint64_t> seed) const {
+  return data::random_split(source_, parts, seed);
+}
+
+Pipeline Pipeline::shard(int rank, int ranks, Uneven uneven) const {
+  check(ranks >= 1 && rank >= 0 && rank < ranks, "shard: rank ", rank, " is not one of ", ranks);
+  Pipeline p = *this;
+  p.options_.rank = rank;
+  p.options_.ranks = ranks;
+  p.options_.uneven = uneven;
+  return options_.shuffle || sampling_.sampler ? p.with_default_seed() : p;
+}
+
+Pipeline Pipeline::with_default_seed() const {
   if (seeded_) return *this;
-  const RngState at = reserve_random(1);
-  const Philox::Words bits = Philox{at.seed}(at.offset);
-  return with(&LoaderOptions::seed, std::uint64_t{bits.v[0]} << 32 | bits.v[1]);
+  return with(&LoaderOptions::seed, options_.ranks > 1 ? rng_state().seed : drawn_seed());
 }
 
 Loader Pipeline::loader(const LoaderOptions& options) const {

@@ -12,6 +12,7 @@
 //     for (auto [image, label] : train) ...
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <concepts>
 #include <cstdint>
@@ -49,23 +50,32 @@ class Pipeline {
       normalization_ = Normalize(std::move(info.mean), std::move(info.std));
   }
 
+  // The samples at `indices`, in that order, and disjoint random parts of all samples, as data/subset.h; before
+  // sampler():
+  //   auto [train, validation] = data::mnist().random_split({0.9, 0.1});
+  Pipeline subset(std::vector<std::int64_t> indices) const;
+  template <std::size_t N>
+  std::array<Pipeline, N> random_split(const double (&parts)[N], std::optional<std::uint64_t> seed = {}) const {
+    const auto sources = random_parts(std::vector<double>(parts, parts + N), seed);
+    return [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return std::array<Pipeline, N>{with_source(sources[i])...};
+    }(std::make_index_sequence<N>());
+  }
   // A new random order in each epoch, determined by `seed`; by default drawn from the default generator, so that
   // manual_seed makes a program repeat.
-  Pipeline shuffle() const { return with_drawn_seed().with(&LoaderOptions::shuffle, true); }
+  Pipeline shuffle() const { return with_default_seed().with(&LoaderOptions::shuffle, true); }
   Pipeline shuffle(std::uint64_t seed) const { return this->seed(seed).shuffle(); }
   // Selects the samples and their order, instead of shuffle(): data/sampler.h. Its seed is drawn like shuffle()'s.
   template <class S> Pipeline sampler(S sampler) const {
-    Pipeline p = with_drawn_seed();
+    Pipeline p = with_default_seed();
     if constexpr (std::is_base_of_v<BatchSampler, S>) p.sampling_ = {{}, std::make_shared<S>(std::move(sampler))};
     else p.sampling_ = {std::make_shared<S>(std::move(sampler)), {}};
     return p;
   }
   // This rank's part of the data, if several processes train together (nn/data_parallel.h): a part of the order of
-  // shuffle() or a sampler, whose seed must be the same on all ranks. batch() then counts this rank's samples.
-  Pipeline shard(int rank, int ranks, Uneven uneven = Uneven::repeat) const {
-    check(ranks >= 1 && rank >= 0 && rank < ranks, "shard: rank ", rank, " is not one of ", ranks);
-    return with(&LoaderOptions::rank, rank).with(&LoaderOptions::ranks, ranks).with(&LoaderOptions::uneven, uneven);
-  }
+  // shuffle() or a sampler, whose seed must be the same on all ranks. None is drawn, since ranks may have drawn other
+  // numbers before: the default is the number given to manual_seed. batch() then counts this rank's samples.
+  Pipeline shard(int rank, int ranks, Uneven uneven = Uneven::repeat) const;
   // The seed of the order and of random transforms: 0 without shuffle, sampler and this.
   Pipeline seed(std::uint64_t seed) const { return with(&LoaderOptions::seed, seed).with(&Pipeline::seeded_, true); }
   Pipeline batch(std::int64_t size) const { return with(&LoaderOptions::batch, size); }
@@ -74,7 +84,8 @@ class Pipeline {
   Pipeline prefetch(int n) const { return with(&LoaderOptions::prefetch, n); }
   // How many epochs a range-for loop runs through; default 1.
   Pipeline epochs(std::int64_t n) const { return with(&Pipeline::epochs_, n); }
-  // Batches are delivered on `device`. An in-memory dataset is copied there once, if possible (data/resident.h).
+  // Batches are delivered on `device`. An in-memory dataset is copied there first, if possible (data/resident.h): once
+  // for a loop with epochs(n) or a loader(), again for every other loop.
   Pipeline to(Device device) const { return with(&LoaderOptions::device, device); }
   // The dtype of the normalised images; f32 by default.
   Pipeline dtype(Dtype t) const { return with(&Pipeline::dtype_, t); }
@@ -309,7 +320,9 @@ class Pipeline {
     p.transforms_.push_back(std::move(transform));
     return p;
   }
-  Pipeline with_drawn_seed() const;  // unless seed() gave it one
+  Pipeline with_source(SourcePtr source) const;
+  std::vector<SourcePtr> random_parts(const std::vector<double>& parts, std::optional<std::uint64_t> seed) const;
+  Pipeline with_default_seed() const;  // unless seed() gave it one
   Loader loader_without_threads() const;
   Loader loader(const LoaderOptions& options) const;
   static Transforms transforms_of(const Steps& steps) { return steps(Pipeline(SourcePtr())).transforms_; }

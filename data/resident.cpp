@@ -27,7 +27,7 @@ Tensor table_of(const Normalize& normalize, std::int64_t channels) {
 std::unique_ptr<Resident> Resident::make(const Source& source,
                                          const std::vector<std::shared_ptr<const Transform>>& transforms,
                                          Device device) {
-  const Dataset* set = source.in_memory();
+  const auto [set, places] = source.in_memory();
   if (!set || device.is_cpu() || set->images.dtype() != u8 || set->images.dim() != 4 || set->labels.dtype() != i64)
     return nullptr;
   auto made = std::make_unique<Resident>();
@@ -42,8 +42,9 @@ std::unique_ptr<Resident> Resident::make(const Source& source,
     made->dtype_ = normalize->dtype;
   }
   made->device_ = device;
-  made->images_ = set->images.to(device);
-  made->labels_ = set->labels;
+  const Tensor rows = places ? from_data(*places, {source.size()}) : Tensor();
+  made->images_ = (places ? index_select(set->images, 0, rows) : set->images).to(device);
+  made->labels_ = places ? index_select(set->labels, 0, rows) : set->labels;
   return made;
 }
 

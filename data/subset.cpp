@@ -45,8 +45,14 @@ class Subset final : public Forwarding {
       : Forwarding(std::move(source)), indices_(std::move(indices)) {
     for (const std::int64_t i : indices_)
       check(i >= 0 && i < like_->size(), "subset: index ", i, " is not in a set of ", like_->size(), " samples");
+    if (const DatasetPart all = like_->in_memory(); all.set) {
+      set_ = all.set;
+      for (const std::int64_t i : indices_)
+        places_.push_back(all.places ? (*all.places)[static_cast<std::size_t>(i)] : i);
+    }
   }
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  DatasetPart in_memory() const override { return {set_, &places_}; }
 
  private:
   Place find(std::int64_t index) const override {
@@ -54,6 +60,8 @@ class Subset final : public Forwarding {
     return {like_.get(), indices_[static_cast<std::size_t>(index)]};
   }
   std::vector<std::int64_t> indices_;
+  const Dataset* set_ = nullptr;
+  std::vector<std::int64_t> places_;  // indices_ in *set_
 };
 
 class Concat final : public Forwarding {
@@ -112,9 +120,10 @@ SourcePtr concat(std::vector<SourcePtr> sources) {
   return std::make_shared<Concat>(std::move(sources));
 }
 
-std::vector<SourcePtr> random_split(SourcePtr source, const std::vector<double>& parts, std::uint64_t seed) {
+std::vector<SourcePtr> random_split(SourcePtr source, const std::vector<double>& parts,
+                                    std::optional<std::uint64_t> seed) {
   check(source != nullptr && !parts.empty(), "random_split: needs a set and at least one part");
-  const std::vector<std::int64_t> order = permutation(source->size(), seed, 0);
+  const std::vector<std::int64_t> order = permutation(source->size(), seed ? *seed : drawn_seed(), 0);
   std::vector<SourcePtr> result;
   auto at = order.begin();
   for (const std::int64_t n : part_sizes(source->size(), parts)) {

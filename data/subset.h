@@ -1,12 +1,15 @@
 // Subsets and concatenations of datasets. Nothing is copied: they read through to the original dataset, and keep its
 // metadata (classes, mean and std, ...).
 //
-//   auto [train, validation] = data::random_split(data::as_source(data::load_dataset("cifar10")), {0.9, 0.1}, 1);
+//   auto [train, validation] = data::random_split(folder, {0.9, 0.1});
 //   for (auto [image, label] : data::Pipeline(train).shuffle().batch(128)) ...
+//
+// Pipelines have steps for it: data::mnist().random_split({0.9, 0.1}) (data/pipeline.h).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "data/dataset.h"
@@ -20,10 +23,12 @@ SourcePtr subset(SourcePtr source, std::vector<std::int64_t> indices);
 SourcePtr concat(std::vector<SourcePtr> sources);
 
 // Disjoint random parts. `parts` are fractions that sum to 1 (samples left over by rounding go to the first parts, as
-// in PyTorch), or numbers of samples that sum to the size.
-std::vector<SourcePtr> random_split(SourcePtr source, const std::vector<double>& parts, std::uint64_t seed);
+// in PyTorch), or numbers of samples that sum to the size. Without `seed`, one is drawn from the default generator.
+std::vector<SourcePtr> random_split(SourcePtr source, const std::vector<double>& parts,
+                                    std::optional<std::uint64_t> seed = {});
 template <std::size_t N>
-std::array<SourcePtr, N> random_split(SourcePtr source, const double (&parts)[N], std::uint64_t seed) {
+std::array<SourcePtr, N> random_split(SourcePtr source, const double (&parts)[N],
+                                      std::optional<std::uint64_t> seed = {}) {
   const std::vector<SourcePtr> all = random_split(std::move(source), std::vector<double>(parts, parts + N), seed);
   std::array<SourcePtr, N> result;
   for (std::size_t i = 0; i < N; ++i) result[i] = all[i];

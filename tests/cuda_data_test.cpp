@@ -61,6 +61,18 @@ TEST_CASE("a batch gathered on the device has the bits of the CPU's pipeline") {
   compare(color, [](P p) { return p.normalize({0.5f, 0.4f, 0.3f}, {0.2f, 0.3f, 0.4f}).random_flip(); });
 }
 
+TEST_CASE("a part of a set, or a part of a part, is in device memory as a set of its own") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const data::Dataset set = data::synthetic_color_digits(200, 3);
+  compare(set, [](data::Pipeline p) { return p.subset({5, 3, 5, 199}); });
+  const auto part = [](data::Pipeline p) { return p.random_split({0.5, 0.5}, 3)[1].random_split({20, 80}, 4)[0]; };
+  compare(set, part);
+  const std::int64_t before = memory_stats(cuda).allocated;
+  data::Loader loader = part(data::Pipeline(set)).batch(10).to(cuda).loader();
+  CHECK(memory_stats(cuda).allocated > before);
+  CHECK(memory_stats(cuda).allocated - before <= set.images.nbytes() / 8);  // 20 of 200
+}
+
 TEST_CASE("what cannot be written down as steps is made on the CPU and brought to the device") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   const data::Dataset set = data::synthetic_color_digits(40, 3);

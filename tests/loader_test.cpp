@@ -143,7 +143,12 @@ TEST_CASE("loader: the seed of shuffle() and of a sampler is drawn from the defa
   CHECK(seed_of(counting(9).seed(4).shuffle()) == 4);
   CHECK(seed_of(counting(9).seed(6).sampler(data::RandomSampler(9))) == 6);
   CHECK(seed_of(counting(9).random_flip()) == 0);
+  CHECK(seed_of(counting(9).shard(0, 1).shuffle(3)) == 3);
+  CHECK(seed_of(counting(9).shuffle(3).shard(1, 2)) == 3);
+  CHECK(seed_of(counting(9).shard(1, 2).shuffle()) == 5);  // of manual_seed, whatever this rank has drawn
   CHECK(rng_state() == drawn);
+  CHECK(seed_of(counting(9).shuffle().shard(1, 2)) == 5);
+  CHECK(seed_of(counting(9).sampler(data::RandomSampler(9)).shard(1, 2)) == 5);
   CHECK(seed_of(counting(9).sampler(data::RandomSampler(9))) != seed_of(counting(9).sampler(data::RandomSampler(9))));
   set_rng_state(before);
 }

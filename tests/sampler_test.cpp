@@ -146,6 +146,11 @@ TEST_CASE("subset, concat and random_split read through and keep what the set sa
   CHECK(labels(data::random_split(source, {0.75, 0.25}, 3)[0]) == labels(train));
   CHECK(labels(data::random_split(source, {0.75, 0.25}, 4)[0]) != labels(train));
   CHECK(data::random_split(source, {3, 7}, 3)[1]->size() == 7);
+  manual_seed(1);
+  const Order drawn = labels(data::random_split(source, {3, 7})[1]);
+  CHECK(labels(data::random_split(source, {3, 7})[1]) != drawn);
+  manual_seed(1);
+  CHECK(labels(data::random_split(source, {3, 7})[1]) == drawn);
   CHECK_THROWS_WITH(data::random_split(source, {3, 6}, 3), Contains("the parts add up to 9, the set has 10"));
   CHECK_THROWS_WITH(data::random_split(source, {0.5, 0.6}, 3), Contains("fractions that add up to 1 or whole numbers"));
 }
@@ -158,6 +163,24 @@ TEST_CASE("a split of a set in memory is normalised as the set") {
   CHECK(a.image.dtype() == f32);
   CHECK(std::abs(a.image.min().item() - (0 - 0.12f) / 0.256f) < 1e-5f);
   CHECK(rest->info().classes == 10);
+}
+
+TEST_CASE("subset and random_split of a pipeline keep its steps") {
+  const auto values = [](const data::Pipeline& p) {
+    Order all;
+    for (auto [image, label] : p)
+      for (const auto x : label.to_vector<std::int64_t>()) all.push_back(x);
+    return all;
+  };
+  const data::Pipeline whole = data::Pipeline(Counting(10)).batch(3);
+  CHECK(values(whole.subset({7, 0, 7})) == Order{7, 0, 7});
+  CHECK(whole.subset({1, 2, 3, 4}).batches() == 2);
+  const auto [train, rest] = whole.random_split({0.7, 0.3}, 5);
+  const auto parts = data::random_split(std::make_shared<Counting>(10), {0.7, 0.3}, 5);
+  CHECK(values(train) == labels(parts[0]));
+  CHECK(values(rest) == labels(parts[1]));
+  CHECK(rest.batches() == 1);
+  CHECK_THROWS_WITH(whole.sampler(data::SequentialSampler(10)).subset({1}), Contains("come before sampler()"));
 }
 
 TEST_CASE("A distributed sampler deals out every sample of an epoch, as PyTorch's does") {
