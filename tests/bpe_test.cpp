@@ -270,7 +270,7 @@ TEST_CASE("A vocabulary of characters gives every text back, and long ones in ti
       std::string text = "x";
       for (std::uint64_t k = 0; k < philox(i, 0).v[0] % 100; ++k) {
         const std::uint32_t bits = philox(i, k + 1).v[0];
-        text += i % 2 ? static_cast<char>(bits) : "  \n\tthe of\xc3\xa9\xff<0x41>"[bits % 21];
+        text += i % 2 ? static_cast<char>(bits) : "  \n\tthe of\xc3\xa9\xff<0x41>"[bits % 20];
       }
       CHECK(bpe.decode(bpe.encode(text)) == text);
     }
