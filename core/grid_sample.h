@@ -1,5 +1,4 @@
-// Interpolated sampling of images and volumes: grid_sample on the CPU, forward and backward. (A GPU composes it of
-// gathers, products and sums: ops/grid.cpp.)
+// Interpolated sampling of images and volumes: grid_sample, forward and backward, nearest or linear.
 #pragma once
 
 #include "core/kernel.h"

@@ -43,8 +43,9 @@ Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height,
   const Layout layout = x.stride(1) == 1 && x.size(1) > 1 ? Layout::channels_last : Layout::contiguous;
   const Tensor from = x.dtype() == f32 ? part : Tensor::allocate(part.sizes(), f32, cpu, layout).copy_(part);
   Tensor to = Tensor::allocate({x.size(0), x.size(1), wanted.height, wanted.width}, f32, cpu, layout);
-  kernels::resample(cpu, to.view(), from.view(), triangle(window.height, height, wanted.top, wanted.height),
-                    triangle(window.width, width, wanted.left, wanted.width));
+  const Taps rows = triangle(window.height, height, wanted.top, wanted.height),
+             columns = triangle(window.width, width, wanted.left, wanted.width);
+  kernels::resample(cpu, to.view(), from.view(), LineMaps{LineMap{}, LineMap{&rows}, LineMap{&columns}});
   if (x.dtype() == f32) return to.contiguous();
   return Tensor::allocate(to.sizes(), u8).copy_(to.add_(0.5));  // + 0.5 and truncation: rounds to nearest
 }

@@ -1,12 +1,12 @@
 // grid_sample and affine_grid (Jaderberg et al., 2015): an image sampled at points that a network may have computed.
-// Composed of gathers, one per neighbour of a point; the weights carry the gradient to the grid. On the CPU nearest and
-// linear interpolation have a kernel (core/grid_sample.h).
-// Positions, borders and weights follow PyTorch.
+// Nearest and linear interpolation have kernels (core/grid_sample.h); cubic is composed of gathers, one per neighbour
+// of a point, whose weights carry the gradient to the grid. Positions, borders and weights follow PyTorch.
 #include <cmath>
 
 #include "autograd/backward.h"
 #include "core/grid_sample.h"
 #include "ops/compose.h"
+#include "ops/device_table.h"
 
 namespace mantissa {
 
@@ -81,8 +81,10 @@ struct GridSample {
       const std::int64_t n = x.size(static_cast<int>(d) + 2);
       const Tensor p = at[d].detach();
       Tensor tap = taps == 1 ? round(p) : floor(p) + static_cast<double>(k % taps - (taps == 4 ? 1 : 0));
-      Tensor w = taps == 1 ? at[d] * 0.0 + 1.0 : taps == 4 ? cubic_weight(at[d] - tap)
-                                                : k % taps == 0 ? 1.0 - (at[d] - tap) : 1.0 + (at[d] - tap);
+      Tensor w = taps == 1       ? at[d] * 0.0 + 1.0
+                 : taps == 4     ? cubic_weight(at[d] - tap)
+                 : k % taps == 0 ? 1.0 - (at[d] - tap)
+                                 : 1.0 + (at[d] - tap);
       if (taps == 4) tap = round(inside(tap, n));
       const auto last = static_cast<double>(n - 1);
       const Tensor inside_here = logical_and(ge(tap, Tensor(0.0)), le(tap, Tensor(last)));
@@ -133,13 +135,14 @@ struct ReadGrid {
   GridSample op;
   GridReading how() const {
     using Padding = GridReading::Padding;
-    return {op.padding_mode == "zeros" ? Padding::zeros : op.padding_mode == "border" ? Padding::border
-                                                                                      : Padding::reflection,
+    return {op.padding_mode == "zeros"    ? Padding::zeros
+            : op.padding_mode == "border" ? Padding::border
+                                          : Padding::reflection,
             op.mode == "nearest", op.align_corners};
   }
   static bool fits(const GridSample& op, const Tensor& x, const Tensor& grid) {
-    return x.device().is_cpu() && op.mode != "bicubic" && x.dtype() == grid.dtype() && !is_half(x.dtype()) &&
-           x.numel() > 0 && x.numel() / (x.size(0) * x.size(1)) < INT32_MAX;
+    return op.mode != "bicubic" && x.dtype() == grid.dtype() && !is_half(x.dtype()) && x.numel() > 0 &&
+           x.numel() / (x.size(0) * x.size(1)) < INT32_MAX;
   }
 };
 // The gradient of input i of the composition. Inputs get new nodes, because the grid may be computed from x.
@@ -226,7 +229,7 @@ Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners) {
     line[d] = spatial[d];
     Tensor at = spatial[d] > 1 ? linspace(-1, 1, spatial[d], {.dtype = f64}) : zeros({1}, {.dtype = f64});
     if (!align_corners) at = at * ((size - 1) / size);
-    columns.push_back(expand(reshape(cast(at, theta.dtype()).to(theta.device()), line), each));
+    columns.push_back(expand(device_table(at.to_vector<double>(), line, theta.dtype(), theta.device()), each));
   }
   columns.push_back(ones(each, o));
   const Tensor base = reshape(cat(columns, -1), {1, numel_of(spatial), n + 1});

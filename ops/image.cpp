@@ -1,6 +1,6 @@
 // Image operators: pixel_shuffle (Shi et al., 2016), interpolate, unfold and fold. Interpolation is a weighted sum of a
-// few taps along each dimension; positions and weights follow PyTorch. The CPU has a kernel for two dimensions at once;
-// a GPU reads the taps of one dimension at a time with index_select. f16 and bf16 are computed in f32 and rounded once.
+// few taps along each dimension (ops/resample.h); positions and weights follow PyTorch. f16 and bf16 are computed in
+// f32 and rounded once.
 #include <algorithm>
 #include <cmath>
 
@@ -80,76 +80,25 @@ Taps antialiased_taps(Mode mode, std::int64_t in, std::int64_t out, double ratio
   }
   return taps;
 }
-// Along one dimension, on any device: all results get as many taps as the widest needs; unused ones have weight 0.
-Tensor resample_dimension(const Tensor& x, int dim, const Taps& taps) {
-  std::int64_t most = 1;
-  const auto out = static_cast<std::size_t>(taps.out());
-  for (std::size_t i = 0; i < out; ++i) most = std::max(most, taps.start[i + 1] - taps.start[i]);
-  Dims line = Dims::filled(x.dim(), 1);
-  line[dim] = taps.out();
-  Tensor y;
-  for (std::int64_t k = 0; k < most; ++k) {
-    std::vector<std::int64_t> at;
-    std::vector<double> weight;
-    for (std::size_t i = 0; i < out; ++i) {
-      const std::int64_t tap = taps.start[i] + k, last = taps.start[i + 1] - 1;
-      at.push_back(taps.at[static_cast<std::size_t>(std::min(tap, last))]);
-      weight.push_back(tap <= last ? taps.weight[static_cast<std::size_t>(tap)] : 0);
-    }
-    Tensor part = index_select(x, dim, device_table(at, {taps.out()}, x.device()));
-    if (most > 1) part = part * device_table(weight, line, x.dtype(), x.device());
-    y = k == 0 ? part : y + part;
-  }
-  return y;
-}
 // Along all dimensions from the third on; those with empty taps are unchanged.
 Tensor resample_all(const Tensor& x, std::vector<Taps> taps) {
   if (std::ranges::all_of(taps, [](const Taps& t) { return t.out() == 0; })) return clone(x);
-  if (!x.device().is_cpu()) {
-    Tensor y = widened(x);
-    for (std::size_t d = 0; d < taps.size(); ++d)
-      if (taps[d].out() > 0) y = resample_dimension(y, static_cast<int>(d) + 2, taps[d]);
-    return cast(y, x.dtype());
-  }
-  const std::int64_t n = x.size(0), c = x.size(1);
+  if (taps.size() < 3 || !x.device().is_cpu()) return resample(x, std::move(taps));
+  const std::int64_t n = x.size(0), c = x.size(1), depth = x.size(2);
   Dims sizes = x.sizes();
   for (std::size_t d = 0; d < taps.size(); ++d)
     if (taps[d].out() > 0) sizes[static_cast<int>(d) + 2] = taps[d].out();
-  if (taps.size() == 1) return reshape(resample(reshape(x, {n, c, 1, x.size(2)}), {}, std::move(taps[0])), sizes);
-  if (taps.size() == 2) return resample(x, std::move(taps[0]), std::move(taps[1]));
-  const std::int64_t depth = x.size(2);
   Tensor y = reshape(widened(x), {n, c * depth, x.size(3), x.size(4)});
-  if (taps[1].out() > 0 || taps[2].out() > 0) y = resample(y, std::move(taps[1]), std::move(taps[2]));
-  if (taps[0].out() > 0) y = resample(reshape(y, {n, c, depth, sizes[3] * sizes[4]}), std::move(taps[0]), {});
+  if (taps[1].out() > 0 || taps[2].out() > 0) y = resample(y, {std::move(taps[1]), std::move(taps[2])});
+  if (taps[0].out() > 0) y = resample(reshape(y, {n, c, depth, sizes[3] * sizes[4]}), {std::move(taps[0]), Taps()});
   return cast(reshape(y, sizes), x.dtype());
 }
 
-// On a GPU: for nearest-neighbour upsampling by a power of 2, which copies every pixel. Keeps channels-last.
-bool repeats(std::int64_t in, std::int64_t out, double ratio) {
-  const std::int64_t times = out / in;
-  return times * in == out && (times & (times - 1)) == 0 && ratio * static_cast<double>(times) == 1;
-}
-// By repeated doubling, so that gradients are sums of two: the same bits in every layout.
-Tensor repeated(const Tensor& x, const Dims& out) {
-  const bool channels_last = x.layout() == Layout::channels_last;
-  Dims to_last{0}, back{0, x.dim() - 1};
-  for (int d = 2; d < x.dim(); ++d) to_last.push_back(d), back.push_back(d - 1);
-  to_last.push_back(1);
-  Tensor y = channels_last ? permute(x, to_last) : x;
-  for (int d = out.rank(); d-- > 0;) {
-    const int dim = channels_last ? d + 1 : d + 2;
-    while (y.size(dim) < out[d]) {
-      Dims pairs = y.sizes(), sizes = pairs;
-      sizes[dim] *= 2;
-      pairs.insert(dim + 1, 2);
-      y = reshape(expand(unsqueeze(y, dim + 1), pairs), sizes);
-    }
-  }
-  if (y.numel() == x.numel()) return clone(x);
-  return channels_last ? permute(y, back) : y;
-}
-
-struct NamedMode { std::string_view name; Mode mode; int dims; };  // dims 0: any
+struct NamedMode {
+  std::string_view name;
+  Mode mode;
+  int dims;
+};  // dims 0: any
 NamedMode mode_named(std::string_view name) {
   for (const NamedMode& m : {NamedMode{"nearest", Mode::nearest, 0},
                              {"nearest-exact", Mode::nearest_exact, 0},
@@ -168,8 +117,8 @@ struct Windows {
   std::int64_t padded[2], count[2];
   Tensor index;  // into the padded plane, [kh * kw * places]
 };
-Windows windows_of(const char* name, std::int64_t height, std::int64_t width, PerDim<2> kernel,
-                   const UnfoldOptions& o, Device device) {
+Windows windows_of(const char* name, std::int64_t height, std::int64_t width, PerDim<2> kernel, const UnfoldOptions& o,
+                   Device device) {
   Windows w;
   const std::int64_t in[2] = {height, width};
   for (int d = 0; d < 2; ++d) {
@@ -247,7 +196,6 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   const Composite in("interpolate", CastPolicy::f32, {&x});
   Dims areas;
   std::vector<double> ratios;
-  bool whole = !x.device().is_cpu() && !area && (mode.mode == Mode::nearest || mode.mode == Mode::nearest_exact);
   for (int d = 0; d < dims; ++d) {
     const int k = given == 1 ? 0 : d;
     const std::int64_t size = x.size(d + 2);
@@ -263,10 +211,8 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     if (o.align_corners) ratio = out > 1 ? static_cast<double>(size - 1) / static_cast<double>(out - 1) : 0;
     areas.push_back(out);
     ratios.push_back(ratio);
-    whole = whole && repeats(size, out, ratio);
   }
   if (area) return in.result(average_areas(in[0], areas));
-  if (whole) return in.result(repeated(in[0], areas));
   std::vector<Taps> taps;
   for (int d = 0; d < dims; ++d) {
     const std::int64_t size = x.size(d + 2), out = areas[d];

@@ -1,5 +1,6 @@
 // pad: constant padding (an operator whose gradient is a slice), and padding from the tensor's own elements (reflect,
-// replicate, circular): on the CPU one copy for the last two dimensions, else one index_select per dimension.
+// replicate, circular): one copy for the last two dimensions, on a GPU the last three, and one index_select for each
+// other dimension.
 #include <algorithm>
 
 #include "core/ops.h"
@@ -116,27 +117,29 @@ Tensor pad_long_line(const Tensor& x, int d, std::int64_t before, std::int64_t a
 }
 Tensor pad_with_elements(const Tensor& x, const Dims& before, const Dims& after, std::string_view mode) {
   constexpr std::int64_t long_line = 1024;
+  const int most = x.dim() == 5 && !x.device().is_cpu() ? 3 : 2;  // dimensions at once
   Tensor y = x;
-  Taps taps[2];  // of the last two dimensions, on the CPU
+  std::vector<Taps> taps(static_cast<std::size_t>(most));
   Dims sizes = x.sizes();
   for (int d = 0; d < x.dim(); ++d) {
     if (before[d] == 0 && after[d] == 0) continue;
     check_borders(x, d, before[d], after[d], mode);
     const std::int64_t n = x.size(d);
     sizes[d] = before[d] + n + after[d];
-    if (x.device().is_cpu() && n >= long_line && n > x.numel() / n) {
+    if (n >= long_line && n > x.numel() / n) {
       y = pad_long_line(y, d, before[d], after[d], mode);
       continue;
     }
     const std::vector<std::int64_t> at = padded(n, before[d], after[d], mode);
-    if (x.device().is_cpu() && d >= x.dim() - 2 && !at.empty()) taps[d - (x.dim() - 2)] = choosing(at, n);
+    const int k = d - (x.dim() - most);
+    if (k >= 0 && !at.empty()) taps[static_cast<std::size_t>(k)] = choosing(at, n);
     else y = index_select(y, d, device_table(at, {sizes[d]}, x.device()));
   }
-  if (taps[0].out() == 0 && taps[1].out() == 0) return y.impl() == x.impl() ? clone(x) : y;
-  if (x.dim() == 4) return resample(y, std::move(taps[0]), std::move(taps[1]));
+  if (std::ranges::all_of(taps, [](const Taps& t) { return t.out() == 0; })) return y.impl() == x.impl() ? clone(x) : y;
+  if (x.dim() == most + 2) return resample(y, std::move(taps));
   const std::int64_t width = y.size(-1), height = x.dim() > 1 ? y.size(-2) : 1;
   const std::int64_t planes = width * height == 0 ? 0 : y.numel() / (width * height);
-  return reshape(resample(reshape(y, {1, planes, height, width}), std::move(taps[0]), std::move(taps[1])), sizes);
+  return reshape(resample(reshape(y, {1, planes, height, width}), std::move(taps)), sizes);
 }
 Tensor pad_constant(Tensor x, const Dims& before, const Dims& after, double value) {
   Dims low = before, high = after;
@@ -177,9 +180,18 @@ namespace {
 
 void pad_samples(Samples& s) {
   s.call({s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 2}, "constant", 1.5); });
-  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {INT64_MIN, 0}); }, "pad: a border of -9");
-  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {0, INT64_MAX}, "replicate"); },
-               "pad: a border of 9");
+  s.error_call(
+      {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return pad(x[0], {INT64_MIN, 0});
+      },
+      "pad: a border of -9");
+  s.error_call(
+      {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return pad(x[0], {0, INT64_MAX}, "replicate");
+      },
+      "pad: a border of 9");
   s.call({s.randn({2, 5})}, [](const Tensors& x) { return pad(x[0], {-1, 2, 1, -1}); });
   s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {3, 1, 2, 0}, "reflect"); });
   s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {5, 1, 2, 0}, "replicate"); });

@@ -35,12 +35,6 @@ void sum_lines(std::int64_t n, const From* x, const std::int64_t* at, const C* w
   else sum_lines<0>(n, x, at, weight, taps, pitch, to);
 }
 
-bool only_chooses(const Taps& t) {
-  for (std::int64_t i = 0; i <= t.out(); ++i)
-    if (t.start[static_cast<std::size_t>(i)] != i) return false;
-  return std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
-}
-
 // Columns that are copied together: runs of results whose sources are adjacent, if long enough to be worth a copy call;
 // the others are copied one by one.
 struct Runs {
@@ -188,8 +182,10 @@ template <class T> void sum_turned(T* y, const RowSums<T>& down, const Taps& col
 
 }  // namespace
 
-void resample(const View& y, const View& x, const Taps& rows, const Taps& columns) {
+void resample(const View& y, const View& x, const LineMaps& maps) {
   if (y.numel() == 0) return;
+  const Taps none;
+  const Taps &rows = maps[1].taps ? *maps[1].taps : none, &columns = maps[2].taps ? *maps[2].taps : none;
   const bool last = !y.is_contiguous();
   Tensor dense;
   const void* data = x.data;
@@ -199,7 +195,7 @@ void resample(const View& y, const View& x, const Taps& rows, const Taps& column
     data = dense.raw_data();
   }
   const Planes to(y, last), from(x, last);
-  if (only_chooses(rows) && only_chooses(columns)) {
+  if (rows.only_chooses() && columns.only_chooses()) {
     return visit_word(y.dtype, [&]<class Word> {
       choose(y.as<Word>(), static_cast<const Word*>(data), to, from, rows, columns);
     });

@@ -1,0 +1,240 @@
+// Sampling images and volumes at points (core/grid_sample.h). A thread handles one point: the places and weights of its
+// neighbours are found once, for every channel. The gradient of x is summed by pixels, not added to them by points, so
+// that it is the same in every run: contributions are sorted by pixel, and those to one pixel are added in the order of
+// the points, as on the CPU (core/cpu/grid_sample.cpp).
+#include "core/grid_sample.h"
+
+#include "cuda/launch.cuh"
+
+namespace mantissa {
+MANTISSA_KERNEL(argsort, const View& index, const View& x, int dim, bool descending)
+MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
+}  // namespace mantissa
+
+namespace mantissa::cuda_backend {
+namespace {
+
+// n dimensions, the last first, as in a grid.
+template <int n> struct Space {
+  std::int64_t size[n], batch, channels, points = 1, plane = 1;
+  GridReading how;
+  Space(const View& x, const View& grid, const GridReading& given)
+      : batch(x.sizes[0]), channels(x.sizes[1]), how(given) {
+    for (int d = 0; d < n; ++d) size[d] = x.sizes[1 + n - d], plane *= size[d], points *= grid.sizes[1 + d];
+  }
+};
+
+// The neighbours of a point: neighbour k is one further along dimension d if bit d of k is set.
+template <class T, int n, bool nearest> struct Neighbours {
+  static constexpr int count = nearest ? 1 : 1 << n;
+  std::int64_t at[count];  // in a plane, or -1 if outside: reads as 0
+  T weight[count];
+  T part[n];   // distance from the first neighbour, in elements
+  T slope[n];  // derivative of the position with respect to the grid's number
+
+  __device__ Neighbours(const Space<n>& s, const T* grid) {
+    std::int64_t first[n];
+#pragma unroll
+    for (int d = 0; d < n; ++d) {
+      const auto size = static_cast<T>(s.size[d]), last = size - 1;
+      slope[d] = s.how.align_corners ? last / 2 : size / 2;
+      T p = (grid[d] + 1) * slope[d] - (s.how.align_corners ? T(0) : T(0.5));
+      if (s.how.padding == GridReading::Padding::reflection)
+        reflect(p, slope[d], s.how.align_corners ? T(0) : T(-0.5), s.how.align_corners ? last : size);
+      if (s.how.padding != GridReading::Padding::zeros) {
+        if (!(p > 0 && p < last)) slope[d] = 0;
+        p = p <= 0 ? T(0) : p >= last ? last : p;
+      }
+      if (nearest) p = rint(p);
+      p = p >= -2 ? p : T(-2);  // also for NaN
+      p = p <= size ? p : size;
+      const T whole = floor(p);
+      first[d] = static_cast<std::int64_t>(whole);
+      part[d] = nearest ? T(0) : p - whole;
+    }
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      T w = 1;
+      std::int64_t element = 0;
+      bool inside = true;
+#pragma unroll
+      for (int d = n - 1; d >= 0; --d) {
+        const std::int64_t tap = first[d] + (k >> d & 1);
+        inside = inside && tap >= 0 && tap < s.size[d];
+        element = element * s.size[d] + tap;
+        w *= k >> d & 1 ? part[d] : 1 - part[d];
+      }
+      at[k] = inside ? element : -1;
+      weight[k] = inside ? w : T(0);
+    }
+  }
+  __device__ static void reflect(T& p, T& turn, T low, T span) {
+    if (span == 0) {
+      p = turn = 0;
+      return;
+    }
+    const T distance = p < low ? low - p : p - low, turns = floor(distance / span), rest = distance - turns * span;
+    const bool back = turns - 2 * floor(turns / 2) != 0;
+    if (back != (p < low)) turn = -turn;
+    p = (back ? span - rest : rest) + low;
+  }
+  __device__ T read(const T* plane, int k) const { return at[k] < 0 ? T(0) : plane[at[k]]; }
+};
+
+// A thread for each point, whose samples and channels are dealt to blockIdx.y and blockIdx.z.
+Grid grid_of_points(std::int64_t points, std::int64_t batch, std::int64_t channels) {
+  Grid g = grid_for(points);
+  g.blocks.y = static_cast<unsigned>(std::min<std::int64_t>(batch, 65535));
+  g.blocks.z = static_cast<unsigned>(std::min<std::int64_t>((channels + 15) / 16, 64));
+  if (batch == 0 || channels == 0) g.blocks.x = 0;
+  return g;
+}
+
+template <class T, int n, bool nearest> __global__ void read_points(T* y, const T* x, const T* grid, Space<n> s) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= s.points) return;
+  for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
+    const Neighbours<T, n, nearest> here(s, grid + (sample * s.points + i) * n);
+    for (std::int64_t c = blockIdx.z; c < s.channels; c += gridDim.z) {
+      const T* plane = x + (sample * s.channels + c) * s.plane;
+      T sum = here.weight[0] * here.read(plane, 0);
+#pragma unroll
+      for (int k = 1; k < here.count; ++k) sum += here.weight[k] * here.read(plane, k);
+      y[(sample * s.channels + c) * s.points + i] = sum;
+    }
+  }
+}
+
+template <class T, int n>
+__global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* grid, Space<n> s) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= s.points) return;
+  for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
+    using Here = Neighbours<T, n, false>;
+    const Here here(s, grid + (sample * s.points + i) * n);
+    T change[n][Here::count], sums[n] = {};  // change: the derivative of a weight along d
+#pragma unroll
+    for (int d = 0; d < n; ++d) {
+#pragma unroll
+      for (int k = 0; k < Here::count; ++k) {
+        change[d][k] = k >> d & 1 ? T(1) : T(-1);
+#pragma unroll
+        for (int e = 0; e < n; ++e)
+          if (e != d) change[d][k] *= k >> e & 1 ? here.part[e] : 1 - here.part[e];
+      }
+    }
+    for (std::int64_t c = 0; c < s.channels; ++c) {
+      const T* plane = x + (sample * s.channels + c) * s.plane;
+      T moved[n] = {};
+#pragma unroll
+      for (int k = 0; k < Here::count; ++k) {
+        const T v = here.read(plane, k);
+#pragma unroll
+        for (int d = 0; d < n; ++d) moved[d] += change[d][k] * v;
+      }
+      const T arrived = g[(sample * s.channels + c) * s.points + i];
+#pragma unroll
+      for (int d = 0; d < n; ++d) sums[d] += arrived * moved[d];
+    }
+#pragma unroll
+    for (int d = 0; d < n; ++d) dgrid[(sample * s.points + i) * n + d] = sums[d] * here.slope[d];
+  }
+}
+
+// --- the gradient of x ---
+// Contribution k of point i is number i * count + k of its sample: its pixel, which is `plane` if outside, and weight.
+template <class T, int n, bool nearest>
+__global__ void list_contributions(std::int64_t* pixel, T* weight, const T* grid, Space<n> s) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= s.points) return;
+  for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
+    const Neighbours<T, n, nearest> here(s, grid + (sample * s.points + i) * n);
+#pragma unroll
+    for (int k = 0; k < here.count; ++k) {
+      const std::int64_t to = (sample * s.points + i) * here.count + k;
+      pixel[to] = here.at[k] < 0 ? s.plane : here.at[k];
+      weight[to] = here.weight[k];
+    }
+  }
+}
+// start[p]: the first of the `count` sorted contributions of a sample to pixel p or a later one, for p up to `plane`.
+__global__ void find_starts(std::int64_t* start, const std::int64_t* pixel, std::int64_t count, std::int64_t plane,
+                            std::int64_t batch) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i > count) return;
+  for (std::int64_t sample = blockIdx.y; sample < batch; sample += gridDim.y) {
+    const std::int64_t* sorted = pixel + sample * count;
+    const std::int64_t before = i == 0 ? -1 : sorted[i - 1], here = i == count ? plane : sorted[i];
+    for (std::int64_t p = before + 1; p <= here; ++p) start[sample * (plane + 1) + p] = i;
+  }
+}
+template <class T>
+__global__ void sum_contributions(T* dx, const T* g, const std::int64_t* start, const std::int64_t* order,
+                                  const T* weight, std::int64_t plane, std::int64_t points, int count,
+                                  std::int64_t batch, std::int64_t channels) {
+  const std::int64_t p = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (p >= plane) return;
+  for (std::int64_t sample = blockIdx.y; sample < batch; sample += gridDim.y) {
+    const std::int64_t *of = start + sample * (plane + 1) + p, all = sample * points * count;
+    for (std::int64_t c = blockIdx.z; c < channels; c += gridDim.z) {
+      const T* gradient = g + (sample * channels + c) * points;
+      T sum = 0;
+      for (std::int64_t j = of[0]; j < of[1]; ++j) {
+        const std::int64_t contribution = order[all + j];
+        sum += weight[all + contribution] * gradient[contribution / count];
+      }
+      dx[(sample * channels + c) * plane + p] = sum;
+    }
+  }
+}
+
+// Calls f with the element type and the number of dimensions, as a type and a constant.
+template <class F> void visit_space(const View& x, const F& f) {
+  const auto with = [&]<class T> {
+    if (x.sizes.rank() == 4) f.template operator()<T, 2>();
+    else f.template operator()<T, 3>();
+  };
+  if (x.dtype == f32) with.template operator()<float>();
+  else with.template operator()<double>();
+}
+
+}  // namespace
+
+void read_grid(const View& y, const View& x, const View& grid, const GridReading& how) {
+  visit_space(x, [&]<class T, int n> {
+    const Space<n> s(x, grid, how);
+    launch("grid_sample", how.nearest ? &read_points<T, n, true> : &read_points<T, n, false>,
+           grid_of_points(s.points, s.batch, s.channels), y.as<T>(), x.as<const T>(), grid.as<const T>(), s);
+  });
+}
+void read_grid_grid_gradient(const View& dgrid, const View& g, const View& x, const View& grid,
+                             const GridReading& how) {
+  visit_space(x, [&]<class T, int n> {
+    const Space<n> s(x, grid, how);
+    launch("grid_sample_grid_gradient", &differentiate_points<T, n>, grid_of_points(s.points, s.batch, 1),
+           dgrid.as<T>(), g.as<const T>(), x.as<const T>(), grid.as<const T>(), s);
+  });
+}
+void read_grid_input_gradient(const View& dx, const View& g, const View& grid, const GridReading& how) {
+  visit_space(dx, [&]<class T, int n> {
+    const Space<n> s(dx, grid, how);
+    const int count = how.nearest ? 1 : 1 << n;
+    const std::int64_t all = s.points * count;
+    const Dims sizes{s.batch, all};
+    const auto numbers = [&](const Dims& of, Dtype t) { return Tensor::allocate(of, t, dx.device); };
+    const Tensor pixel = numbers(sizes, i64), weight = numbers(sizes, dx.dtype), order = numbers(sizes, i64),
+                 sorted = numbers(sizes, i64), start = numbers({s.batch, s.plane + 1}, i64);
+    launch("grid_sample_input_gradient",
+           how.nearest ? &list_contributions<T, n, true> : &list_contributions<T, n, false>,
+           grid_of_points(s.points, s.batch, 1), pixel.data<std::int64_t>(), weight.data<T>(), grid.as<const T>(), s);
+    argsort(order.view(), pixel.view(), 1, false);
+    gather(sorted.view(), pixel.view(), 1, order.view());
+    launch("grid_sample_input_gradient", &find_starts, grid_of_points(all + 1, s.batch, 1), start.data<std::int64_t>(),
+           sorted.data<std::int64_t>(), all, s.plane, s.batch);
+    launch("grid_sample_input_gradient", &sum_contributions<T>, grid_of_points(s.plane, s.batch, s.channels),
+           dx.as<T>(), g.as<const T>(), start.data<std::int64_t>(), order.data<std::int64_t>(), weight.data<T>(),
+           s.plane, s.points, count, s.batch, s.channels);
+  });
+}
+
+}  // namespace mantissa::cuda_backend
