@@ -1,13 +1,34 @@
-// Sums, means and variances over any set of dimensions; `y` has x's rank and size 1 in reduced dimensions. Mirrors
-// core/cpu/reduce.cpp; the kernels are in cuda/reduction.cuh.
+// Sums, means, norms and variances over any set of dimensions; `y` has x's rank and size 1 in reduced dimensions. Mirrors
+// core/cpu/reduce.cpp and reduce_norm.cpp; the kernels are in cuda/reduction.cuh.
 #include "cuda/reduction.cuh"
 
 namespace mantissa {
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
+MANTISSA_KERNEL(reduce_norm, const View& y, const View& x)
+MANTISSA_KERNEL(reduce_nansum, const View& y, const View& x)
 MANTISSA_KERNEL(reduce_var, const View& y, const View& x, double divisor)
 }
 
 namespace mantissa::cuda_backend {
+namespace {
+
+struct Square {
+  template <class C> __device__ C operator()(C x) const { return x * x; }
+};
+struct NanToZero {
+  template <class C> __device__ C operator()(C x) const { return x == x ? x : C(0); }
+};
+template <class F> void reduce_mapped(const char* name, const View& y, const View& x, double divisor) {
+  visit_compute(x.dtype, [&]<class C>() {
+    run_reduction<Sum, C>(name, ReducePlan(y.sizes, x), x, MappedElements<C, F>{x.data, x.dtype},
+                          {y.data, y.dtype, divisor});
+  });
+}
+
+}  // namespace
+
+void reduce_norm(const View& y, const View& x) { reduce_mapped<Square>("reduce_norm", y, x, 0); }
+void reduce_nansum(const View& y, const View& x) { reduce_mapped<NanToZero>("reduce_nansum", y, x, 1); }
 
 void reduce_sum(const View& y, const View& x, double divisor) {
   visit_compute_any(x.dtype, [&]<class C>() {

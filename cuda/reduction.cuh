@@ -84,6 +84,17 @@ template <class C> struct Elements {
   __device__ C operator()(std::int64_t at, std::int64_t) const { return load_element<C>(data, dtype, at); }
   __device__ void load(C (&to)[pack], std::int64_t at, std::int64_t) const { load_pack(to, data, dtype, at); }
 };
+// f(element), for folds that need no other number.
+template <class C, class F> struct MappedElements {
+  const void* data;
+  Dtype dtype;
+  __device__ C operator()(std::int64_t at, std::int64_t) const { return F()(load_element<C>(data, dtype, at)); }
+  __device__ void load(C (&to)[pack], std::int64_t at, std::int64_t) const {
+    load_pack(to, data, dtype, at);
+#pragma unroll
+    for (int k = 0; k < pack; ++k) to[k] = F()(to[k]);
+  }
+};
 template <class C> struct SquaredDeviations {  // from a mean per result
   const void* data;
   Dtype dtype;
@@ -99,13 +110,16 @@ template <class C> struct SquaredDeviations {  // from a mean per result
   }
 };
 
-// Stores results: divided, and converted to the result's dtype.
+// Stores results: divided, or of a sum of squares the root, and converted to the result's dtype.
 struct Finish {
   void* data;
   Dtype dtype;
-  double divisor = 1;
+  double divisor = 1;  // 0: the root
   template <class C> __device__ void operator()(std::int64_t i, C v) const {
-    store_element(data, dtype, i, divisor == 1 ? v : static_cast<C>(v / static_cast<C>(divisor)));
+    if constexpr (std::is_floating_point_v<C>) {
+      if (divisor == 0) v = sqrt(v);
+    }
+    store_element(data, dtype, i, divisor == 1 || divisor == 0 ? v : static_cast<C>(v / static_cast<C>(divisor)));
   }
 };
 

@@ -31,8 +31,8 @@ struct StdOp : Over {
   static void samples(Samples& s);
 };
 
-// The norm for p = 2 on the CPU, which reads f16 and bf16 directly: result 1 is the unrounded norm for these. In all
-// other cases Norm is composed of operators.
+// The norm for p = 2, in one pass that reads f16 and bf16 directly: result 1 is the unrounded norm for these. Other norms
+// are composed of operators.
 struct EuclideanNorm : Over {
   static constexpr auto name = "norm";
   static constexpr const char* args[] = {"x"};
@@ -92,7 +92,7 @@ struct Norm : Over {
   static void samples(Samples& s);
 };
 
-// nansum on the CPU when no gradient is recorded, in one pass.
+// nansum when no gradient is recorded, in one pass.
 struct NanSum : Over {
   static constexpr auto name = "nansum";
   static constexpr const char* args[] = {"x"};
@@ -221,7 +221,7 @@ Tensor std(const Tensor& x, const Dims& dims, bool keepdim, int correction) {
 }
 Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [&](const Tensor& t) {
-    if (p == 2 && t.device().is_cpu()) return apply(EuclideanNorm{{dims, keepdim}}, t)[0];
+    if (p == 2) return apply(EuclideanNorm{{dims, keepdim}}, t)[0];
     return apply_composed(Norm{{dims, keepdim}, p}, t);
   });
 }
@@ -231,7 +231,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [&](const Tensor& t) {
     const NanSum op{{dims, keepdim}};
-    return !t.is_floating() ? sum(t, dims, keepdim) : t.device().is_cpu() ? apply(op, t) : NanSum::reference(op, t);
+    return t.is_floating() ? apply(op, t) : sum(t, dims, keepdim);
   });
 }
 Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {

@@ -2,6 +2,7 @@
 // split among blocks because a few lines are long, on the CUDA device, compared with f64 on the CPU. (The registry's
 // samples in cuda_registry_test are short.)
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "core/accelerator.h"
@@ -65,6 +66,23 @@ TEST_CASE("softmax and cross entropy of rows longer than a block holds") {
           {4, n}, {f32, bf16, f64});
     }
   }
+}
+
+TEST_CASE("norms and sums without NaN of short and long rows, columns and whole tensors") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{40, 24}, Dims{3, 16392}, Dims{2, 40001}, Dims{600, 32}}) {
+    for (const Dims& dims : {Dims{-1}, Dims{0}, Dims{}}) {
+      compare("norm", [&](const Tensor& x) { return norm(x, 2, dims, true); }, sizes, {f32, f16, bf16, f64});
+      const NoGrad no_grad;
+      for (const Dtype dtype : {f32, f16, f64}) {
+        const Tensor x = cast(random_tensor(sizes, 1), dtype), y = where(gt(x, Tensor(1.0)), Tensor(NAN), x);
+        const Tolerance t = tolerance_for(dtype, static_cast<double>(numel_of(sizes)));
+        CHECK(difference(nansum(y.to(cuda), dims), nansum(cast(y, f64), dims), t) == "");
+      }
+    }
+  }
+  const Tensor none = zeros({2, 0}, {.device = cuda});
+  CHECK(all(eq(norm(none, 2, {1}), Tensor(0.0))));
 }
 
 TEST_CASE("a linear layer and cross entropy in one, of many classes") {
