@@ -96,7 +96,6 @@ const std::map<std::string, std::string> excused{
     {"ctc_loss", "lengths are looked at on the host"},
     {"ctc_loss_backward", "lengths are looked at on the host"},
     {"to", "is such a copy"},
-    {"affine_grid", "makes its grid on the host"},
     {"index_copy", "its sample brings an index from the host"},
     {"max_pool2d_taps_backward", "its sample brings taps from the host"},
     {"batch_norm_backward", "its sample brings statistics from the host"},
