@@ -1,5 +1,5 @@
-// Sums, means, norms and variances over any set of dimensions; `y` has x's rank and size 1 in reduced dimensions. Mirrors
-// core/cpu/reduce.cpp and reduce_norm.cpp; the kernels are in cuda/reduction.cuh.
+// Sums, means, norms and variances over any set of dimensions; `y` has x's rank and size 1 in reduced dimensions.
+// Mirrors core/cpu/reduce.cpp and reduce_norm.cpp; the kernels are in cuda/reduction.cuh.
 #include "cuda/reduction.cuh"
 
 namespace mantissa {

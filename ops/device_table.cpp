@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/context.h"
 #include "core/ops.h"
 #include "core/recording.h"
 
@@ -44,6 +45,7 @@ template <class T> Tensor find(std::span<const T> values, const Dims& sizes, Dty
       if (is_it(at->second)) return at->second.tensor;
     }
   }
+  const Untraced constant;  // in an ONNX file, whether the table is made or found
   Table made;
   made.tensor = cast(from_data<T>(values, sizes), dtype).to(device);
   wait_for_own_work(device);  // so that any stream that asks next can use it

@@ -31,8 +31,8 @@ struct StdOp : Over {
   static void samples(Samples& s);
 };
 
-// The norm for p = 2, in one pass that reads f16 and bf16 directly: result 1 is the unrounded norm for these. Other norms
-// are composed of operators.
+// The norm for p = 2, in one pass that reads f16 and bf16 directly: result 1 is the unrounded norm for these. Other
+// norms are composed of operators.
 struct EuclideanNorm : Over {
   static constexpr auto name = "norm";
   static constexpr const char* args[] = {"x"};

@@ -26,7 +26,28 @@ struct Net {  // images to sequences, with positions that follow the length, and
   }
 };
 
+struct Resized {
+  MANTISSA_FIELDS()
+  Tensor operator()(const Tensor& volume) const {
+    const Tensor x = interpolate(volume, {.size = {7, 4, 6}, .mode = "trilinear"});
+    const Tensor y = interpolate(pad(x, {1, 2, 0, 1, 2, 1}, "reflect"), {.scale_factor = {2}});
+    return flatten(interpolate(flatten(y, 2, 3), {.size = {9, 5}, .mode = "bicubic"}), 2);
+  }
+};
+
 }  // namespace
+
+TEST_CASE("interpolation and padding on any device become the same file, for any batch size") {
+  const TempDir dir;
+  const Tensor x = random_tensor({2, 3, 3, 5, 4}, 1).to(f32), more = random_tensor({4, 3, 3, 5, 4}, 2).to(f32);
+  const Resized net;
+  for (const Device device : devices()) {
+    INFO(device);
+    nn::save_onnx(net, dir / "resized.onnx", {x.to(device)}, {.dynamic = {{"batch"}}});
+    const nn::OnnxModel model(dir / "resized.onnx");
+    CHECK(all_close(model(more), net(more).to(f64), {1e-4, 1e-5}));
+  }
+}
 
 TEST_CASE("a net from a file gives the CPU's results on every device, and trains there") {
   const TempDir dir;
