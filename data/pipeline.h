@@ -12,6 +12,7 @@
 //     for (auto [image, label] : train) ...
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <concepts>
@@ -83,7 +84,7 @@ class Pipeline {
   Pipeline threads(int n) const { return with(&LoaderOptions::threads, n); }
   Pipeline prefetch(int n) const { return with(&LoaderOptions::prefetch, n); }
   // How many epochs a range-for loop runs through; default 1.
-  Pipeline epochs(std::int64_t n) const { return with(&Pipeline::epochs_, n); }
+  Pipeline epochs(std::int64_t n) const { return with(&Pipeline::epochs_, std::max<std::int64_t>(n, 0)); }
   // Batches are delivered on `device`. An in-memory dataset is copied there first, if possible (data/resident.h): once
   // for a loop with epochs(n) or a loader(), again for every other loop.
   Pipeline to(Device device) const { return with(&LoaderOptions::device, device); }

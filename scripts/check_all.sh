@@ -22,7 +22,7 @@ logs=$root/build/check_all
 names_of() { for file in "$@"; do basename "$file" .cpp; done; }
 shim_tests=$(names_of tests/cuda_*_test.cpp tests/cuda_shim/*_test.cpp; echo cuda_bench_check)
 cpu_targets=$(names_of tests/*_test.cpp samples/*.cpp | grep -v '^cuda_'; echo mantissa)
-shim_pattern="^(late_|libraries_|hopper_)?($(paste -sd '|' <<<"$shim_tests"))\$"
+shim_pattern="^(late_|libraries_|hopper_|tuned_)?($(paste -sd '|' <<<"$shim_tests"))\$"
 # cuda_kernels_test compares names in object files, and has nothing to run under a sanitizer.
 not_cpu_pattern="$shim_pattern|^cuda_kernels_test\$"
 mkdir -p "$logs"
