@@ -14,16 +14,6 @@ MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index
 namespace mantissa::cuda_backend {
 namespace {
 
-// n dimensions, the last first, as in a grid.
-template <int n> struct Space {
-  std::int64_t size[n], batch, channels, points = 1, plane = 1;
-  GridReading how;
-  Space(const View& x, const View& grid, const GridReading& given)
-      : batch(x.sizes[0]), channels(x.sizes[1]), how(given) {
-    for (int d = 0; d < n; ++d) size[d] = x.sizes[1 + n - d], plane *= size[d], points *= grid.sizes[1 + d];
-  }
-};
-
 // The neighbours of a point: neighbour k is one further along dimension d if bit d of k is set.
 template <class T, int n, bool nearest> struct Neighbours {
   static constexpr int count = nearest ? 1 : 1 << n;
@@ -32,7 +22,7 @@ template <class T, int n, bool nearest> struct Neighbours {
   T part[n];   // distance from the first neighbour, in elements
   T slope[n];  // derivative of the position with respect to the grid's number
 
-  __device__ Neighbours(const Space<n>& s, const T* grid) {
+  __device__ Neighbours(const GridSpace<n>& s, const T* grid) {
     std::int64_t first[n];
 #pragma unroll
     for (int d = 0; d < n; ++d) {
@@ -40,7 +30,7 @@ template <class T, int n, bool nearest> struct Neighbours {
       slope[d] = s.how.align_corners ? last / 2 : size / 2;
       T p = (grid[d] + 1) * slope[d] - (s.how.align_corners ? T(0) : T(0.5));
       if (s.how.padding == GridReading::Padding::reflection)
-        reflect(p, slope[d], s.how.align_corners ? T(0) : T(-0.5), s.how.align_corners ? last : size);
+        reflect_position(p, slope[d], s.how.align_corners ? T(0) : T(-0.5), s.how.align_corners ? last : size);
       if (s.how.padding != GridReading::Padding::zeros) {
         if (!(p > 0 && p < last)) slope[d] = 0;
         p = p <= 0 ? T(0) : p >= last ? last : p;
@@ -68,16 +58,6 @@ template <class T, int n, bool nearest> struct Neighbours {
       weight[k] = inside ? w : T(0);
     }
   }
-  __device__ static void reflect(T& p, T& turn, T low, T span) {
-    if (span == 0) {
-      p = turn = 0;
-      return;
-    }
-    const T distance = p < low ? low - p : p - low, turns = floor(distance / span), rest = distance - turns * span;
-    const bool back = turns - 2 * floor(turns / 2) != 0;
-    if (back != (p < low)) turn = -turn;
-    p = (back ? span - rest : rest) + low;
-  }
   __device__ T read(const T* plane, int k) const { return at[k] < 0 ? T(0) : plane[at[k]]; }
 };
 
@@ -90,7 +70,7 @@ Grid grid_of_points(std::int64_t points, std::int64_t batch, std::int64_t channe
   return g;
 }
 
-template <class T, int n, bool nearest> __global__ void read_points(T* y, const T* x, const T* grid, Space<n> s) {
+template <class T, int n, bool nearest> __global__ void read_points(T* y, const T* x, const T* grid, GridSpace<n> s) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
@@ -106,7 +86,7 @@ template <class T, int n, bool nearest> __global__ void read_points(T* y, const 
 }
 
 template <class T, int n>
-__global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* grid, Space<n> s) {
+__global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* grid, GridSpace<n> s) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
@@ -144,7 +124,7 @@ __global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* 
 // --- the gradient of x ---
 // Contribution k of point i is number i * count + k of its sample: its pixel, which is `plane` if outside, and weight.
 template <class T, int n, bool nearest>
-__global__ void list_contributions(std::int64_t* pixel, T* weight, const T* grid, Space<n> s) {
+__global__ void list_contributions(std::int64_t* pixel, T* weight, const T* grid, GridSpace<n> s) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
@@ -188,36 +168,26 @@ __global__ void sum_contributions(T* dx, const T* g, const std::int64_t* start, 
   }
 }
 
-// Calls f with the element type and the number of dimensions, as a type and a constant.
-template <class F> void visit_space(const View& x, const F& f) {
-  const auto with = [&]<class T> {
-    if (x.sizes.rank() == 4) f.template operator()<T, 2>();
-    else f.template operator()<T, 3>();
-  };
-  if (x.dtype == f32) with.template operator()<float>();
-  else with.template operator()<double>();
-}
-
 }  // namespace
 
 void read_grid(const View& y, const View& x, const View& grid, const GridReading& how) {
-  visit_space(x, [&]<class T, int n> {
-    const Space<n> s(x, grid, how);
+  visit_grid_space(x, [&]<class T, int n> {
+    const GridSpace<n> s(x, grid, how);
     launch("grid_sample", how.nearest ? &read_points<T, n, true> : &read_points<T, n, false>,
            grid_of_points(s.points, s.batch, s.channels), y.as<T>(), x.as<const T>(), grid.as<const T>(), s);
   });
 }
 void read_grid_grid_gradient(const View& dgrid, const View& g, const View& x, const View& grid,
                              const GridReading& how) {
-  visit_space(x, [&]<class T, int n> {
-    const Space<n> s(x, grid, how);
+  visit_grid_space(x, [&]<class T, int n> {
+    const GridSpace<n> s(x, grid, how);
     launch("grid_sample_grid_gradient", &differentiate_points<T, n>, grid_of_points(s.points, s.batch, 1),
            dgrid.as<T>(), g.as<const T>(), x.as<const T>(), grid.as<const T>(), s);
   });
 }
 void read_grid_input_gradient(const View& dx, const View& g, const View& grid, const GridReading& how) {
-  visit_space(dx, [&]<class T, int n> {
-    const Space<n> s(dx, grid, how);
+  visit_grid_space(dx, [&]<class T, int n> {
+    const GridSpace<n> s(dx, grid, how);
     const int count = how.nearest ? 1 : 1 << n;
     const std::int64_t all = s.points * count;
     const Dims sizes{s.batch, all};

@@ -18,17 +18,17 @@ struct Square {
 struct NanToZero {
   template <class C> __device__ C operator()(C x) const { return x == x ? x : C(0); }
 };
-template <class F> void reduce_mapped(const char* name, const View& y, const View& x, double divisor) {
+template <class F> void reduce_mapped(const char* name, const View& y, const View& x, bool root) {
   visit_compute(x.dtype, [&]<class C>() {
     run_reduction<Sum, C>(name, ReducePlan(y.sizes, x), x, MappedElements<C, F>{x.data, x.dtype},
-                          {y.data, y.dtype, divisor});
+                          {y.data, y.dtype, 1, root});
   });
 }
 
 }  // namespace
 
-void reduce_norm(const View& y, const View& x) { reduce_mapped<Square>("reduce_norm", y, x, 0); }
-void reduce_nansum(const View& y, const View& x) { reduce_mapped<NanToZero>("reduce_nansum", y, x, 1); }
+void reduce_norm(const View& y, const View& x) { reduce_mapped<Square>("reduce_norm", y, x, true); }
+void reduce_nansum(const View& y, const View& x) { reduce_mapped<NanToZero>("reduce_nansum", y, x, false); }
 
 void reduce_sum(const View& y, const View& x, double divisor) {
   visit_compute_any(x.dtype, [&]<class C>() {

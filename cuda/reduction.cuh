@@ -114,12 +114,13 @@ template <class C> struct SquaredDeviations {  // from a mean per result
 struct Finish {
   void* data;
   Dtype dtype;
-  double divisor = 1;  // 0: the root
+  double divisor = 1;
+  bool root = false;
   template <class C> __device__ void operator()(std::int64_t i, C v) const {
     if constexpr (std::is_floating_point_v<C>) {
-      if (divisor == 0) v = sqrt(v);
+      if (root) v = sqrt(v);
     }
-    store_element(data, dtype, i, divisor == 1 || divisor == 0 ? v : static_cast<C>(v / static_cast<C>(divisor)));
+    store_element(data, dtype, i, divisor == 1 ? v : static_cast<C>(v / static_cast<C>(divisor)));
   }
 };
 
@@ -237,7 +238,7 @@ void run_reduction(const char* name, const ReducePlan& plan, const View& x, cons
   Finish to = finish;
   if (job.segments > 1) {
     partial = Tensor::allocate({plan.outputs, job.segments}, dtype_of<C>, x.device);
-    to = {partial.raw_data(), dtype_of<C>, 1};
+    to = {partial.raw_data(), dtype_of<C>};
   }
   const Grid grid{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(job.segments)),
                   columns ? dim3(32, column_rows) : dim3(512)};

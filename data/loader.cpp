@@ -7,9 +7,8 @@ namespace mantissa::data {
 
 // Makes batches of images and labels ahead, and copies them to the device when they are taken.
 struct Loader::Engine {
-  Engine(SourcePtr s, const LoaderOptions& o, Transforms t, const Sampling& sampling)
-      : source(std::move(s)), transforms(std::move(t)), device(o.device),
-        resident(source && !o.device.is_cpu() ? Resident::make(*source, transforms, o.device) : nullptr),
+  Engine(SourcePtr s, const LoaderOptions& o, Transforms t, const Sampling& sampling, std::shared_ptr<const Resident> r)
+      : source(std::move(s)), transforms(std::move(t)), device(o.device), resident(std::move(r)),
         core(source ? source->size() : 0, o, sampling,
              [this](std::span<const std::int64_t> indices, Draws& draws) { return make(indices, draws); }) {}
 
@@ -28,12 +27,16 @@ struct Loader::Engine {
   const SourcePtr source;
   const Transforms transforms;
   const Device device;
-  const std::unique_ptr<Resident> resident;  // if set, threads make a plan instead of the images
-  LoaderCore core;                           // last: its threads use all of it
+  const std::shared_ptr<const Resident> resident;  // if set, threads make a plan instead of the images
+  LoaderCore core;                                 // last: its threads use all of it
 };
 
 Loader::Loader(SourcePtr source, LoaderOptions options, Transforms transforms, Sampling sampling)
-    : engine_(std::make_unique<Engine>(std::move(source), options, std::move(transforms), sampling)) {}
+    : Loader(source, options, transforms, sampling, Resident::make(source.get(), transforms, options.device)) {}
+Loader::Loader(SourcePtr source, LoaderOptions options, Transforms transforms, Sampling sampling,
+               std::shared_ptr<const Resident> resident)
+    : engine_(std::make_unique<Engine>(std::move(source), options, std::move(transforms), sampling,
+                                       std::move(resident))) {}
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;
 Loader& Loader::operator=(Loader&&) noexcept = default;

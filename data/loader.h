@@ -24,6 +24,8 @@ namespace mantissa::data {
 
 using io::NamedTensors;
 
+class Resident;  // data/resident.h
+
 struct LoaderOptions {
   std::int64_t batch = 1;
   bool shuffle = false;
@@ -62,6 +64,9 @@ class Loader {
  public:
   // Errors: an empty source, batch or prefetch below 1, threads outside [0, 256], shuffle with a sampler.
   Loader(SourcePtr source, LoaderOptions options, Transforms transforms = {}, Sampling sampling = {});
+  // With what Resident::make gave for these, or null.
+  Loader(SourcePtr source, LoaderOptions options, Transforms transforms, Sampling sampling,
+         std::shared_ptr<const Resident> resident);
   ~Loader();  // waits only for batches in progress
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;

@@ -1,6 +1,7 @@
 #include "data/pipeline.h"
 
 #include "core/random.h"
+#include "data/resident.h"
 #include "data/subset.h"
 
 namespace mantissa::data {
@@ -38,7 +39,13 @@ Loader Pipeline::loader(const LoaderOptions& options) const {
   Transforms transforms = transforms_;
   if (normalization_)
     transforms.push_back(std::make_shared<Normalize>(normalization_->mean, normalization_->std, dtype_));
-  return Loader(source_, options, std::move(transforms), sampling_);
+  std::shared_ptr<const Resident> resident;
+  if (!options.device.is_cpu()) {
+    const std::lock_guard lock(loops_.mutex);
+    if (!loops_.resident) loops_.resident = Resident::make(source_.get(), transforms, options.device);
+    resident = loops_.resident;
+  }
+  return Loader(source_, options, std::move(transforms), sampling_, std::move(resident));
 }
 
 Loader Pipeline::loader_without_threads() const {

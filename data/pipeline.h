@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -85,8 +86,8 @@ class Pipeline {
   Pipeline prefetch(int n) const { return with(&LoaderOptions::prefetch, n); }
   // How many epochs a range-for loop runs through; default 1.
   Pipeline epochs(std::int64_t n) const { return with(&Pipeline::epochs_, std::max<std::int64_t>(n, 0)); }
-  // Batches are delivered on `device`. An in-memory dataset is copied there first, if possible (data/resident.h): once
-  // for a loop with epochs(n) or a loader(), again for every other loop.
+  // Batches are delivered on `device`. An in-memory dataset is copied there once, if possible (data/resident.h), by the
+  // first loop or loader(), and stays there as long as the pipeline or a loader.
   Pipeline to(Device device) const { return with(&LoaderOptions::device, device); }
   // The dtype of the normalised images; f32 by default.
   Pipeline dtype(Dtype t) const { return with(&Pipeline::dtype_, t); }
@@ -277,7 +278,9 @@ class Pipeline {
     Batch batch_;
   };
   Iterator begin() const {
-    return Iterator(with(&LoaderOptions::first_epoch, begun_.epochs.fetch_add(epochs_)).loader(), epochs_);
+    LoaderOptions options = options_;
+    options.first_epoch = loops_.epochs.fetch_add(epochs_);
+    return Iterator(loader(options), epochs_);
   }
   std::nullptr_t end() const { return nullptr; }
 
@@ -298,12 +301,18 @@ class Pipeline {
     S s;
   };
 
-  // Of loops over this pipeline so far; those over a copy are counted anew.
-  struct Begun {
-    Begun() = default;
-    Begun(const Begun&) {}
-    Begun& operator=(const Begun&) { return *this; }
-    std::atomic<std::int64_t> epochs = 0;
+  // What the loops over this pipeline share; a copy begins anew.
+  struct Loops {
+    Loops() = default;
+    Loops(const Loops&) {}
+    Loops& operator=(const Loops&) {
+      epochs = 0;
+      resident = nullptr;
+      return *this;
+    }
+    std::atomic<std::int64_t> epochs = 0;  // begun so far
+    std::mutex mutex;
+    std::shared_ptr<const Resident> resident;
   };
 
   template <class T> Pipeline with(T LoaderOptions::*option, T value) const {
@@ -341,7 +350,7 @@ class Pipeline {
   std::optional<Normalize> normalization_;
   Dtype dtype_ = f32;
   std::int64_t epochs_ = 1;
-  mutable Begun begun_;
+  mutable Loops loops_;
 };
 
 }  // namespace mantissa::data

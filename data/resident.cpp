@@ -2,6 +2,7 @@
 
 #include "core/kernel.h"
 #include "core/ops.h"
+#include "core/recording.h"
 
 namespace mantissa {
 MANTISSA_CUDA_KERNEL(gather_images, const View& y, const View& images, const View& plan, const View& table)
@@ -24,13 +25,12 @@ Tensor table_of(const Normalize& normalize, std::int64_t channels) {
 
 }  // namespace
 
-std::unique_ptr<Resident> Resident::make(const Source& source,
-                                         const std::vector<std::shared_ptr<const Transform>>& transforms,
-                                         Device device) {
-  const auto [set, places] = source.in_memory();
-  if (!set || device.is_cpu() || set->images.dtype() != u8 || set->images.dim() != 4 || set->labels.dtype() != i64)
+std::shared_ptr<const Resident> Resident::make(const Source* source, const Transforms& transforms, Device device) {
+  if (!source || device.is_cpu()) return nullptr;
+  const auto [set, places] = source->in_memory();
+  if (!set || set->images.dtype() != u8 || set->images.dim() != 4 || set->labels.dtype() != i64)
     return nullptr;
-  auto made = std::make_unique<Resident>();
+  const auto made = std::make_shared<Resident>();
   made->steps_ = transforms;
   const auto* normalize = transforms.empty() ? nullptr : dynamic_cast<const Normalize*>(transforms.back().get());
   if (normalize) made->steps_.pop_back();
@@ -42,9 +42,10 @@ std::unique_ptr<Resident> Resident::make(const Source& source,
     made->dtype_ = normalize->dtype;
   }
   made->device_ = device;
-  const Tensor rows = places ? from_data(*places, {source.size()}) : Tensor();
+  const Tensor rows = places ? from_data(*places, {source->size()}) : Tensor();
   made->images_ = (places ? index_select(set->images, 0, rows) : set->images).to(device);
   made->labels_ = places ? index_select(set->labels, 0, rows) : set->labels;
+  wait_for_own_work(device);  // so that loops in other streams can use it
   return made;
 }
 

@@ -12,10 +12,9 @@ namespace mantissa::data {
 
 class Resident {
  public:
-  // Null if not applicable: a dataset that is not in memory as u8 [N, C, H, W] with i64 labels, or a transform that
-  // cannot be expressed as steps (a final normalisation is allowed).
-  static std::unique_ptr<Resident> make(const Source& source,
-                                        const std::vector<std::shared_ptr<const Transform>>& transforms, Device device);
+  // Null if not applicable: no source, the CPU, a dataset that is not in memory as u8 [N, C, H, W] with i64 labels, or
+  // a transform that cannot be expressed as steps (a final normalisation is allowed).
+  static std::shared_ptr<const Resident> make(const Source* source, const Transforms& transforms, Device device);
 
   // i64 [2 + 6 * steps, B], on the CPU: indices, labels, then each step of each image. Called from several threads.
   Tensor plan(std::span<const std::int64_t> indices, Draws& draws) const;

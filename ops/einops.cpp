@@ -113,8 +113,9 @@ void Pattern::expand_ellipsis(int dimensions) {
   const auto dots = std::find(left.begin(), left.end(), Names{ellipsis});
   const Names on_right = all_names(right);
   require(!has(all_names(left), merged_ellipsis), "... within ( ) on the left");
-  require(dots != left.end() || (!has(on_right, ellipsis) && !has(on_right, merged_ellipsis)),
-          "... on the right alone");
+  const bool apart_on_right = has(on_right, ellipsis), merged_on_right = has(on_right, merged_ellipsis);
+  require(dots != left.end() || !(apart_on_right || merged_on_right), "... on the right alone");
+  require(!(apart_on_right && merged_on_right), "... occurs twice on a side");
   const int others = static_cast<int>(left.size()) - (dots != left.end() ? 1 : 0);
   require(dots != left.end() ? others <= dimensions : others == dimensions, "the left side has ", others,
           " dimensions, the tensor ", dimensions);
@@ -144,7 +145,8 @@ void Pattern::derive_sizes(const Tensor& x) {
     const std::string* unknown = nullptr;
     for (const std::string& name : left[d]) {
       if (const auto given = sizes.find(name); given != sizes.end()) {
-        known *= given->second;
+        const bool overflows = __builtin_mul_overflow(known, given->second, &known);
+        require(!overflows, "the sizes within dimension ", d, " are too large");
       } else {
         require(!unknown, "sizes of both ", unknown ? *unknown : name, " and ", name, " are missing");
         unknown = &name;

@@ -84,6 +84,29 @@ TEST_CASE("what cannot be written down as steps is made on the CPU and brought t
   });
 }
 
+TEST_CASE("all loops over a pipeline use one copy of its set on the device") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const data::Dataset set = data::synthetic_color_digits(200, 3);
+  const std::int64_t before = memory_stats(cuda).allocated;
+  {
+    data::Pipeline pipeline = data::Pipeline(set).shuffle(1).batch(50).to(cuda);
+    const auto last_batch = [&] {
+      data::Batch last;
+      for (const data::Batch& b : pipeline) last = b;
+      return last.image.to(cpu);
+    };
+    const Tensor first = last_batch();
+    const std::int64_t kept = memory_stats(cuda).allocated;
+    CHECK(kept - before >= set.images.nbytes());
+    CHECK(!equal(last_batch(), first));  // the next epoch
+    CHECK(memory_stats(cuda).allocated == kept);
+    pipeline = pipeline.raw();  // another pipeline, with nothing there yet
+    CHECK(memory_stats(cuda).allocated == before);
+    CHECK(last_batch().dtype() == u8);
+  }
+  CHECK(memory_stats(cuda).allocated == before);
+}
+
 TEST_CASE("a set on the device is there once, and a batch needs no more than itself") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   const data::Dataset set = data::synthetic_color_digits(200, 3);

@@ -83,6 +83,8 @@ TEST_CASE("norms and sums without NaN of short and long rows, columns and whole 
   }
   const Tensor none = zeros({2, 0}, {.device = cuda});
   CHECK(all(eq(norm(none, 2, {1}), Tensor(0.0))));
+  CHECK(all(isnan(mean(none, {1}))));  // a divisor of 0
+  CHECK(all(isnan(var(ones({3, 1}, {.device = cuda}), {1}))));
 }
 
 TEST_CASE("a linear layer and cross entropy in one, of many classes") {

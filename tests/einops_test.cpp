@@ -85,6 +85,12 @@ TEST_CASE("einops: errors quote the pattern") {
   CHECK(says("a ... -> a") == "rearrange: ... is on the left side alone, in \"a ... -> a\"");
   CHECK(says("(a ...) -> a ...") == "rearrange: ... within ( ) on the left, in \"(a ...) -> a ...\"");
   CHECK(says("a b c -> a b c ...") == "rearrange: ... on the right alone, in \"a b c -> a b c ...\"");
+  CHECK(says("... -> (...) ...") == "rearrange: ... occurs twice on a side, in \"... -> (...) ...\"");
+  constexpr std::int64_t huge = std::int64_t{1} << 32;
+  CHECK(says("a (b c d) e -> a b c d e", {{"b", huge}, {"c", huge}}) ==
+        "rearrange: the sizes within dimension 1 are too large, in \"a (b c d) e -> a b c d e\"");
+  CHECK_THAT(message_of([&] { repeat(x, "a b c -> (a n m) b c", {{"n", huge}, {"m", huge}}); }),
+             Catch::Matchers::Contains("more elements than fit"));
   CHECK(message_of([&] { repeat(x, "a b c -> a b c n"); }) ==
         "repeat: the size of n is missing, in \"a b c -> a b c n\"");
   CHECK(message_of([&] { reduce(x, "a b c -> a", "median"); }) ==

@@ -39,18 +39,6 @@ template <class T> Vec<T> gather(const T* plane, const std::int32_t* at) {
 }
 #endif
 
-// Shared by all points: n dimensions, the last first, as in a grid.
-template <int n> struct Space {
-  std::int64_t size[n], batch, channels, points, plane = 1;
-  GridReading how;
-
-  Space(const View& x, const View& grid, const GridReading& given)
-      : batch(x.sizes[0]), channels(x.sizes[1]), points(1), how(given) {
-    for (int d = 0; d < n; ++d) size[d] = x.sizes[1 + n - d], plane *= size[d], points *= grid.sizes[1 + d];
-  }
-  std::int64_t blocks() const { return (points + block - 1) / block; }
-};
-
 // Neighbours of a block of points: neighbour k is one further along dimension d if bit d of k is set.
 template <class T, int n, bool nearest> struct Neighbours {
   static constexpr int count = nearest ? 1 : 1 << n;
@@ -60,7 +48,7 @@ template <class T, int n, bool nearest> struct Neighbours {
   T part[n][block];   // distance of a point from its first neighbour, in elements
   T slope[n][block];  // derivative of the position with respect to the grid value
 
-  void find(const Space<n>& s, const T* grid, std::int64_t points) {
+  void find(const GridSpace<n>& s, const T* grid, std::int64_t points) {
     std::int32_t first[n][block];  // clamped: outside it is one of -2, -1, size and size + 1
     for (int d = 0; d < n; ++d) {
       const auto size = static_cast<T>(s.size[d]), last = size - 1;
@@ -71,7 +59,7 @@ template <class T, int n, bool nearest> struct Neighbours {
       }
       if (s.how.padding == GridReading::Padding::reflection) {
         const T low = s.how.align_corners ? T(0) : T(-0.5), span = s.how.align_corners ? last : size;
-        for (std::int64_t i = 0; i < points; ++i) reflect(part[d][i], slope[d][i], low, span);
+        for (std::int64_t i = 0; i < points; ++i) reflect_position(part[d][i], slope[d][i], low, span);
       }
       if (s.how.padding != GridReading::Padding::zeros) {
         for (std::int64_t i = 0; i < points; ++i) {
@@ -107,23 +95,13 @@ template <class T, int n, bool nearest> struct Neighbours {
       for (std::int64_t i = points; i < block && i % width != 0; ++i) at[k][i] = -1, weight[k][i] = T(0);
     }
   }
-  static void reflect(T& p, T& turn, T low, T span) {
-    if (span == 0) {
-      p = turn = 0;
-      return;
-    }
-    const T distance = std::abs(p - low), turns = std::floor(distance / span), rest = distance - turns * span;
-    const bool back = turns - 2 * std::floor(turns / 2) != 0;
-    if (back != (p < low)) turn = -turn;
-    p = (back ? span - rest : rest) + low;
-  }
   // Neighbour k of the points from i on, in a plane.
   Vec<T> read(const T* plane, int k, std::int64_t i) const { return gather(plane, at[k] + i); }
 };
 
 // f(sample, first point, points) for every block of every sample.
-template <int n, class F> void for_blocks(const Space<n>& s, const F& f) {
-  const std::int64_t blocks = s.blocks(), work = block * (s.channels + 8) * (1 << n) / 2;
+template <int n, class F> void for_blocks(const GridSpace<n>& s, const F& f) {
+  const std::int64_t blocks = (s.points + block - 1) / block, work = block * (s.channels + 8) * (1 << n) / 2;
   parallel_for(s.batch * blocks, std::max<std::int64_t>(1, grain_size / work), [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t u = from; u < to; ++u) {
       const std::int64_t first = u % blocks * block;
@@ -132,7 +110,7 @@ template <int n, class F> void for_blocks(const Space<n>& s, const F& f) {
   });
 }
 
-template <class T, int n, bool nearest> void forward(T* y, const T* x, const T* grid, const Space<n>& s) {
+template <class T, int n, bool nearest> void forward(T* y, const T* x, const T* grid, const GridSpace<n>& s) {
   using Here = Neighbours<T, n, nearest>;
   for_blocks(s, [&](std::int64_t sample, std::int64_t first, std::int64_t points) {
     Here here;
@@ -152,7 +130,7 @@ template <class T, int n, bool nearest> void forward(T* y, const T* x, const T* 
 }
 
 template <class T, int n, bool nearest>
-void input_gradient(T* dx, const T* g, const T* grid, const Space<n>& s) {
+void input_gradient(T* dx, const T* g, const T* grid, const GridSpace<n>& s) {
   using Here = Neighbours<T, n, nearest>;
   constexpr std::int64_t group = 4;  // channels that share the neighbours of a block
   const std::int64_t groups = (s.channels + group - 1) / group;
@@ -178,7 +156,7 @@ void input_gradient(T* dx, const T* g, const T* grid, const Space<n>& s) {
   });
 }
 
-template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, const T* grid, const Space<n>& s) {
+template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, const T* grid, const GridSpace<n>& s) {
   using Here = Neighbours<T, n, false>;
   for_blocks(s, [&](std::int64_t sample, std::int64_t first, std::int64_t points) {
     Here here;
@@ -220,36 +198,26 @@ template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, c
   });
 }
 
-// Calls f with the element type and the number of dimensions, as a type and a constant.
-template <class F> void visit_space(const View& x, const F& f) {
-  const auto with = [&]<class T> {
-    if (x.sizes.rank() == 4) f.template operator()<T, 2>();
-    else f.template operator()<T, 3>();
-  };
-  if (x.dtype == f32) with.template operator()<float>();
-  else with.template operator()<double>();
-}
-
 }  // namespace
 
 void read_grid(const View& y, const View& x, const View& grid, const GridReading& how) {
-  visit_space(x, [&]<class T, int n> {
-    const Space<n> s(x, grid, how);
+  visit_grid_space(x, [&]<class T, int n> {
+    const GridSpace<n> s(x, grid, how);
     if (how.nearest) forward<T, n, true>(y.as<T>(), x.as<T>(), grid.as<T>(), s);
     else forward<T, n, false>(y.as<T>(), x.as<T>(), grid.as<T>(), s);
   });
 }
 void read_grid_input_gradient(const View& dx, const View& g, const View& grid, const GridReading& how) {
-  visit_space(dx, [&]<class T, int n> {
-    const Space<n> s(dx, grid, how);
+  visit_grid_space(dx, [&]<class T, int n> {
+    const GridSpace<n> s(dx, grid, how);
     if (how.nearest) input_gradient<T, n, true>(dx.as<T>(), g.as<T>(), grid.as<T>(), s);
     else input_gradient<T, n, false>(dx.as<T>(), g.as<T>(), grid.as<T>(), s);
   });
 }
 void read_grid_grid_gradient(const View& dgrid, const View& g, const View& x, const View& grid,
                              const GridReading& how) {
-  visit_space(x, [&]<class T, int n> {
-    const Space<n> s(x, grid, how);
+  visit_grid_space(x, [&]<class T, int n> {
+    const GridSpace<n> s(x, grid, how);
     grid_gradient<T, n>(dgrid.as<T>(), g.as<T>(), x.as<T>(), grid.as<T>(), s);
   });
 }
