@@ -42,6 +42,7 @@
 #include "data/cifar.h"
 #include "data/csv.h"
 #include "data/image_folder.h"
+#include "data/mask_folder.h"
 #include "data/loader.h"
 #include "data/metrics.h"
 #include "data/mnist.h"

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <concepts>
+
 #include "core/stream.h"
 #include "core/tensor.h"
 
@@ -17,7 +19,8 @@ template <class T> struct Formatter : fmt::formatter<fmt::string_view> {
 
 }  // namespace mantissa::detail
 
-template <> struct fmt::formatter<mantissa::Tensor> : mantissa::detail::Formatter<mantissa::Tensor> {};
+// Parameters and buffers of modules, too.
+template <std::derived_from<mantissa::Tensor> T> struct fmt::formatter<T> : mantissa::detail::Formatter<T> {};
 template <> struct fmt::formatter<mantissa::Dims> : mantissa::detail::Formatter<mantissa::Dims> {};
 template <> struct fmt::formatter<mantissa::Dtype> : mantissa::detail::Formatter<mantissa::Dtype> {};
 template <> struct fmt::formatter<mantissa::Device> : mantissa::detail::Formatter<mantissa::Device> {};

@@ -550,7 +550,7 @@ Tensor expand(const Tensor& x, const Dims& shape);           // -1 keeps the siz
 Tensor unsqueeze(const Tensor& x, int dim);
 Tensor squeeze(const Tensor& x, int dim);                    // x itself unless the size is 1
 Tensor squeeze(const Tensor& x);
-Tensor slice(const Tensor& x, int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1);
+Tensor slice(const Tensor& x, int dim, std::int64_t begin, std::optional<std::int64_t> end = {}, std::int64_t step = 1);
 Tensor select(const Tensor& x, int dim, std::int64_t index);
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);  // a view
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination);      // a view

@@ -14,6 +14,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -109,7 +110,7 @@ struct TensorOptions {
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim);
 
 // Indexing. x[3], x[{all, slice(1, 5)}], x[{ellipsis, newaxis, 0}]; negative numbers count from the
-// end. An integer drops its dimension. Always a view.
+// end. An integer drops its dimension. slice(1, {}, 2) is 1::2. Always a view.
 struct Index {
   enum Kind : std::uint8_t { integer, range, axis, rest };
   Kind kind;
@@ -120,8 +121,8 @@ struct Index {
   constexpr Index(Kind k, std::int64_t b, std::int64_t e, std::int64_t s)
       : kind(k), begin(b), end(e), step(s) {}
 };
-inline Index slice(std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) {
-  return {Index::range, begin, end, step};
+inline Index slice(std::int64_t begin, std::optional<std::int64_t> end = {}, std::int64_t step = 1) {
+  return {Index::range, begin, end.value_or(INT64_MAX), step};
 }
 inline constexpr Index newaxis{Index::axis, 0, 0, 1};
 inline constexpr Index ellipsis{Index::rest, 0, 0, 1};
@@ -254,7 +255,7 @@ class Tensor {
   Tensor squeeze(int dim) const;
   Tensor expand(const Dims& shape) const;
   Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
-  Tensor slice(int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) const;
+  Tensor slice(int dim, std::int64_t begin, std::optional<std::int64_t> end = {}, std::int64_t step = 1) const;
   Tensor select(int dim, std::int64_t index) const;
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor repeat(const Dims& repeats) const;

@@ -1,5 +1,6 @@
 // A batch of images from a data set in device memory: gathered, augmented as planned and normalized, in one pass. Rows
-// of a plan (data/resident.h): indices, labels, then the six fields of each step (core/pixel_step.h).
+// of a plan (data/resident.h): indices, labels, then the six fields of each step (core/pixel_step.h). Or the classes of
+// their pixels, as i64: moved alike, but not filled.
 #include "core/kernel.h"
 #include "core/pixel_step.h"
 #include "cuda/launch.cuh"
@@ -29,10 +30,12 @@ __global__ void gather_images_kernel(void* y, Dtype dtype, const std::uint8_t* i
     const std::int64_t* f = plan + (2 + 6 * s) * p.count + picture;
     const std::int64_t n = p.count;
     const PixelStep step{f[0], f[n], f[2 * n], f[3 * n], f[4 * n], f[5 * n]};
+    if (dtype == i64 && step.kind == PixelStep::fill) continue;
     if (!step.trace(p.height, p.width, &row, &column)) value = static_cast<int>(step.value);
   }
   if (value < 0) value = images[((plan[picture] * p.channels + channel) * p.height + row) * p.width + column];
-  if (table) store_element<float>(y, dtype, i, table[channel * 256 + value]);
+  if (dtype == i64) static_cast<std::int64_t*>(y)[i] = value;
+  else if (table) store_element<float>(y, dtype, i, table[channel * 256 + value]);
   else static_cast<std::uint8_t*>(y)[i] = static_cast<std::uint8_t>(value);
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "data/pixel_targets.h"
 #include "data/pixels.h"
 
 namespace mantissa::data {
@@ -49,21 +50,29 @@ class Parts {
     Batch part{rows_of(batch_.image, rows), rows_of(batch_.label, rows)};
     for (const Transforms* list : lists)
       for (const auto& transform : *list) transform->apply(part, draws_);
-    check(same(part.label, label), who_, ": what is inside must not change the targets; MixUp and CutMix go outside");
-    if (!out_.defined()) out_ = rows_like(part.image, batch_.image.size(0));
-    const Tensor expected = rows_like(out_, part.image.size(0));
-    check(part.image.sizes() == expected.sizes() && part.image.dtype() == expected.dtype(), who_,
-          ": all pictures must come out alike, found ", part.image, " beside ", expected);
-    each_row(out_, rows, part.image,
-             [](char* to, const char* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+    collect(part.image, rows, images_);
+    if (has_pixel_targets(batch_)) collect(part.label, rows, targets_);
+    else check(same(part.label, label), who_,
+               ": what is inside must not change the targets; MixUp and CutMix go outside");
   }
-  void finish() { if (out_.defined()) batch_.image = out_; }
+  void finish() {
+    if (images_.defined()) batch_.image = images_;
+    if (targets_.defined()) batch_.label = targets_;
+  }
 
  private:
+  void collect(const Tensor& part, const Rows& rows, Tensor& whole) const {
+    if (!whole.defined()) whole = rows_like(part, batch_.image.size(0));
+    const Tensor expected = rows_like(whole, part.size(0));
+    check(part.sizes() == expected.sizes() && part.dtype() == expected.dtype(), who_,
+          ": all pictures must come out alike, found ", part, " beside ", expected);
+    each_row(whole, rows, part, [](char* to, const char* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+  }
+
   Batch& batch_;
   Draws& draws_;
   const char* who_;
-  Tensor out_;
+  Tensor images_, targets_;
 };
 
 }  // namespace

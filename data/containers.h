@@ -1,6 +1,7 @@
 // Transforms of transforms, applied randomly per image of a batch, as torchvision's containers. The inner transforms
 // see the selected images as a batch of their own. All images must leave the batch with the same size and dtype, and
-// with unchanged targets (MixUp and CutMix act on whole batches).
+// with unchanged targets (MixUp and CutMix act on whole batches), but for those that move with the pixels
+// (data/pixel_targets.h).
 //   data::Pipeline(set).random_apply([](data::Pipeline p) { return p.gaussian_blur(3); }, 0.3f)
 #pragma once
 

@@ -19,6 +19,7 @@ struct PadOptions {
   std::int64_t left = 0, top = 0, right = 0, bottom = 0;
   float fill = 0;  // for Border::constant
   Border border = Border::constant;
+  float target_fill = 0;  // of targets that move with the pixels: data/pixel_targets.h
 };
 Tensor pad(const Tensor& images, const PadOptions& options);
 
@@ -28,6 +29,7 @@ struct RandomCropOptions {
   std::int64_t padding = 0;  // on every side
   float fill = 0;
   Border border = Border::constant;
+  float target_fill = 0;
 };
 Tensor random_crop(const Tensor& images, const RandomCropOptions& options, Draws& draws);
 

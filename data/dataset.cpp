@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "data/pixel_targets.h"
+
 namespace mantissa::data {
 namespace {
 
@@ -10,8 +12,10 @@ class InMemory final : public Source {
   explicit InMemory(Dataset dataset) : set_(std::move(dataset)) {
     check(set_.images.defined() && set_.labels.defined() && set_.images.dim() >= 2 && set_.labels.dim() >= 1 &&
               set_.images.size(0) == set_.labels.size(0) &&
-              ((set_.labels.dtype() == i64 && set_.labels.dim() == 1) || set_.labels.is_floating()),
-          "a dataset needs images [N, C, H, W] and as many i64 labels [N] or floating targets [N, ...], got ",
+              ((set_.labels.dtype() == i64 && set_.labels.dim() == 1) || set_.labels.is_floating() ||
+               are_classes_of_pixels()),
+          "a dataset needs images [N, C, H, W] and as many i64 labels [N], u8 or i64 masks [N, H, W] or floating "
+          "targets [N, ...], got ",
           set_.images, " and ", set_.labels);
     check(set_.images.device().is_cpu() && set_.images.is_contiguous() && set_.labels.is_contiguous(),
           "a dataset must be contiguous and on the CPU");
@@ -40,6 +44,9 @@ class InMemory final : public Source {
   }
 
  private:
+  bool are_classes_of_pixels() const {
+    return (set_.labels.dtype() == u8 || set_.labels.dtype() == i64) && has_pixel_targets({set_.images, set_.labels});
+  }
   static void copy(const Tensor& from, std::int64_t index, std::int64_t bytes, void* to) {
     std::memcpy(to, static_cast<const char*>(from.raw_data()) + index * bytes, static_cast<std::size_t>(bytes));
   }

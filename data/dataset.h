@@ -15,7 +15,7 @@ namespace mantissa::data {
 
 struct Batch {
   Tensor image;  // [B, C, H, W]; for tables [B, columns]
-  Tensor label;  // i64 [B]; f32 targets if the dataset has those, [B, classes] after MixUp and CutMix
+  Tensor label;  // i64 [B]; other targets if the dataset has those, f32 [B, classes] after MixUp and CutMix
 };
 
 // Metadata of a dataset. Without mean and std its images are not normalised.
@@ -28,7 +28,8 @@ struct Info {
 
 struct Dataset {
   Tensor images;             // u8 [N, C, H, W], or f32 [N, ...]
-  Tensor labels;             // i64 [N], each below `classes`; or f32 targets [N, ...]
+  Tensor labels;             // i64 [N], each below `classes`; or f32 targets [N, ...]; or of each pixel, u8 or i64
+                             // [N, H, W] (data/pixel_targets.h)
   std::int64_t classes = 0;
   std::string name = {};     // "mnist"
   std::string source = {};   // description of its origin, for printing

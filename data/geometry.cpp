@@ -86,27 +86,27 @@ Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const Resized
   return {(h - high) / 2, (w - wide) / 2, high, wide};
 }
 
-Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width) {
+Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width, Interpolation how) {
   check_some_images(images, "resize");
   check(height >= 1 && width >= 1, "resize: the new size must be positive, got ", height, " x ", width);
-  return resize_window(images, {0, 0, images.size(2), images.size(3)}, height, width);
+  return resize_window(images, {0, 0, images.size(2), images.size(3)}, height, width, how);
 }
 
-Tensor resize_shorter_side(const Tensor& images, std::int64_t size) {
+Tensor resize_shorter_side(const Tensor& images, std::int64_t size, Interpolation how) {
   check_some_images(images, "resize_shorter_side");
   check(size >= 1 && size <= INT32_MAX, "resize_shorter_side: the new size must be from 1 to 2^31 - 1, got ", size);
   const std::int64_t h = images.size(2), w = images.size(3);
-  return h <= w ? resize(images, size, size * w / h) : resize(images, size * h / w, size);
+  return h <= w ? resize(images, size, size * w / h, how) : resize(images, size * h / w, size, how);
 }
 
-Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws) {
+Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws, Interpolation how) {
   check(least >= 1 && most > least, "random_resize: sizes must be a range of positive numbers, got ", least, " to ",
         most);
-  return resize_shorter_side(images, least + draws.below(most - least));
+  return resize_shorter_side(images, least + draws.below(most - least), how);
 }
 
 Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t width, Draws& draws,
-                    std::array<float, 2> scale) {
+                    std::array<float, 2> scale, Interpolation how) {
   check_some_images(images, "scale_jitter");
   check(height >= 1 && width >= 1 && scale[0] > 0 && scale[0] <= scale[1] && std::isfinite(scale[1]),
         "scale_jitter: size and scale must be positive, got ", height, " x ", width, " and ", scale[0], " to ",
@@ -115,11 +115,11 @@ Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t widt
   const double by = std::min(static_cast<double>(height) / h, static_cast<double>(width) / w) *
                     static_cast<double>(draws.uniform(scale[0], scale[1]));
   const auto side = [by](double s) { return static_cast<std::int64_t>(std::clamp<double>(s * by, 1, INT32_MAX)); };
-  return resize(images, side(h), side(w));
+  return resize(images, side(h), side(w), how);
 }
 
 Tensor random_shorter_side(const Tensor& images, const std::vector<std::int64_t>& sizes, Draws& draws,
-                           std::int64_t longest) {
+                           std::int64_t longest, Interpolation how) {
   check_some_images(images, "random_shorter_side");
   check(!sizes.empty() && longest >= 1, "random_shorter_side: needs sizes to choose from, and a positive longest side");
   for (const std::int64_t s : sizes)
@@ -129,7 +129,7 @@ Tensor random_shorter_side(const Tensor& images, const std::vector<std::int64_t>
   const double by =
       std::min(static_cast<double>(chosen) / std::min(h, w), static_cast<double>(longest) / std::max(h, w));
   const auto side = [by](double s) { return static_cast<std::int64_t>(std::clamp<double>(s * by, 1, INT32_MAX)); };
-  return resize(images, side(h), side(w));
+  return resize(images, side(h), side(w), how);
 }
 
 Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width) {
@@ -156,7 +156,7 @@ Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws
   const Tensor out = like(images, size, size, "random_resized_crop");
   for (std::int64_t b = 0; b < images.size(0); ++b) {
     const Window window = random_window(images.size(2), images.size(3), draws, o);
-    out.slice(0, b, b + 1).copy_(resize_window(images.slice(0, b, b + 1), window, size, size));
+    out.slice(0, b, b + 1).copy_(resize_window(images.slice(0, b, b + 1), window, size, size, o.interpolation));
   }
   return out;
 }

@@ -12,25 +12,32 @@
 
 namespace mantissa::data {
 
-// Bilinear, with antialiasing when shrinking, as Pillow and torchvision do.
-Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width);
+// Bilinear with antialiasing when shrinking, as Pillow and torchvision do, or the nearest pixel, as torchvision does
+// with masks.
+Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width,
+              Interpolation interpolation = Interpolation::bilinear);
 // Resizes the shorter side to `size`, keeping the aspect ratio.
-Tensor resize_shorter_side(const Tensor& images, std::int64_t size);
+Tensor resize_shorter_side(const Tensor& images, std::int64_t size,
+                           Interpolation interpolation = Interpolation::bilinear);
 // A random size per batch: the shorter side is resized to a number from [least, most); or the image is fitted into
 // height x width, times a factor from `scale`.
-Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws);
+Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws,
+                     Interpolation interpolation = Interpolation::bilinear);
 Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t width, Draws& draws,
-                    std::array<float, 2> scale = {0.1f, 2.0f});
+                    std::array<float, 2> scale = {0.1f, 2.0f}, Interpolation interpolation = Interpolation::bilinear);
 // Resizes the shorter side to one of `sizes`, or less, so that the longer side is at most `longest`. torchvision's
 // RandomShortestSize.
 Tensor random_shorter_side(const Tensor& images, const std::vector<std::int64_t>& sizes, Draws& draws,
-                           std::int64_t longest = INT64_MAX);
+                           std::int64_t longest = INT64_MAX, Interpolation interpolation = Interpolation::bilinear);
 // The central window; smaller images are zero-padded first.
 Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width);
 
 // A window of random position, area (as a fraction of the image) and aspect ratio (width / height), resized to size x
 // size.
-struct ResizedCropOptions { std::array<float, 2> scale{0.08f, 1.0f}, ratio{3.0f / 4, 4.0f / 3}; };
+struct ResizedCropOptions {
+  std::array<float, 2> scale{0.08f, 1.0f}, ratio{3.0f / 4, 4.0f / 3};
+  Interpolation interpolation = Interpolation::bilinear;
+};
 Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws,
     const ResizedCropOptions& options = {});
 // The random window for one image.
@@ -38,10 +45,10 @@ Window random_window(std::int64_t height, std::int64_t width, Draws& draws, cons
 void check_resized_crop(const ResizedCropOptions& options);  // Error for invalid ranges
 
 // Rotates by an angle in degrees, counter-clockwise, about the centre; the size is kept. Outside pixels are `fill`.
-enum class Interpolation { nearest, bilinear };
+// target_fill, here and below: a pipeline's `fill` for targets that move with the pixels (data/pixel_targets.h).
 struct RotationOptions {
   Interpolation interpolation = Interpolation::nearest;
-  float fill = 0;
+  float fill = 0, target_fill = 0;
 };
 Tensor rotate(const Tensor& images, double degrees, const RotationOptions& options = {});
 // Each image is rotated by its own random angle from [-degrees, degrees].
@@ -63,7 +70,7 @@ struct RandomAffineOptions {
   float degrees = 0;
   std::array<float, 2> translate{0, 0}, scale{1, 1}, shear_x{0, 0}, shear_y{0, 0};
   Interpolation interpolation = Interpolation::nearest;
-  float fill = 0;
+  float fill = 0, target_fill = 0;
 };
 Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptions& options);
 

@@ -1,6 +1,8 @@
 #include "data/loader.h"
 
+#include "core/ops.h"
 #include "data/loader_core.h"
+#include "data/pixel_targets.h"
 #include "data/resident.h"
 
 namespace mantissa::data {
@@ -20,8 +22,9 @@ struct Loader::Engine {
   }
   Batch brought(Batch made) const {
     if (resident) return resident->gather(made.image);
-    if (device.is_cpu()) return made;
-    return {made.image.to(device), made.label.to(device)};
+    const Tensor label = made.label.to(device);
+    const bool classes_of_pixels = label.dtype() == u8 && has_pixel_targets(made);
+    return {made.image.to(device), classes_of_pixels ? cast(label, i64) : label};
   }
 
   const SourcePtr source;

@@ -1,15 +1,32 @@
 #include "data/metrics.h"
 
 #include <cmath>
+#include <optional>
+
+#include "core/ops.h"
 
 namespace mantissa::data {
 namespace {
 
-void check_labels(const Tensor& labels, std::int64_t samples, std::int64_t classes, const char* who) {
-  check(labels.defined() && labels.dtype() == i64 && labels.dim() == 1 && labels.size(0) == samples, who,
-        ": expected i64 labels [", samples, "], got ", labels);
-  for (const std::int64_t l : labels.to_vector<std::int64_t>())
-    check(l >= 0 && l < classes, who, ": label ", l, " is not below the ", classes, " classes");
+// Of samples i64 [N, ...], such as pixels, in this order; `classes` bounds those that count.
+std::vector<std::int64_t> class_numbers(const Tensor& t, const Dims& sizes, std::int64_t classes,
+                                        std::optional<std::int64_t> ignored, const char* who) {
+  check(t.defined() && t.dtype() == i64 && t.sizes() == sizes, who, ": expected i64 labels ", sizes, ", got ", t);
+  std::vector<std::int64_t> numbers = t.to_vector<std::int64_t>();
+  for (const std::int64_t l : numbers)
+    check((l >= 0 && l < classes) || l == ignored, who, ": label ", l, " is not below the ", classes, " classes");
+  return numbers;
+}
+
+// The sizes of the labels of scores [N, classes, ...].
+Dims without_classes(Dims sizes) {
+  sizes.erase(1);
+  return sizes;
+}
+// One row of scores for each sample.
+std::vector<float> rows_of_scores(const Tensor& scores) {
+  const Tensor x = scores.detach();
+  return (x.dim() > 2 ? movedim(x, {1}, {-1}) : x).to_vector<float>();
 }
 
 bool higher(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
@@ -33,21 +50,29 @@ void RunningMean::add(double value, double weight) {
   weight_ += weight;
 }
 
-Accuracy::Accuracy(std::int64_t k) : k_(k) { check(k >= 1, "Accuracy: k must be at least 1, got ", k); }
-
-void Accuracy::add(const Tensor& scores, const Tensor& labels) {
-  check(scores.defined() && scores.dim() == 2 && scores.is_floating() && scores.size(1) >= k_,
-        "Accuracy: expected floating scores [N, classes] with at least ", k_, " classes, got ", scores);
-  const std::int64_t n = scores.size(0), classes = scores.size(1);
-  check_labels(labels, n, classes, "Accuracy");
-  const std::vector<float> values = scores.detach().to_vector<float>();
-  const std::vector<std::int64_t> wanted = labels.to_vector<std::int64_t>();
-  for (std::int64_t i = 0; i < n; ++i)
-    right_ += rank(values.data() + i * classes, classes, wanted[static_cast<std::size_t>(i)]) < k_;
-  seen_ += n;
+Accuracy::Accuracy(std::int64_t k, std::int64_t ignore_index) : k_(k), ignore_index_(ignore_index) {
+  check(k >= 1, "Accuracy: k must be at least 1, got ", k);
 }
 
-ConfusionMatrix::ConfusionMatrix(std::int64_t classes) : classes_(classes) {
+void Accuracy::add(const Tensor& scores, const Tensor& labels) {
+  check(scores.defined() && scores.dim() >= 2 && scores.is_floating() && scores.size(1) >= k_,
+        "Accuracy: expected floating scores [N, classes, ...] with at least ", k_, " classes, got ", scores);
+  const std::int64_t classes = scores.size(1);
+  const std::vector<std::int64_t> wanted =
+      class_numbers(labels, without_classes(scores.sizes()), classes, ignore_index_, "Accuracy");
+  const std::vector<float> values = rows_of_scores(scores);
+  const float* row = values.data();
+  for (const std::int64_t label : wanted) {
+    if (label != ignore_index_) {
+      right_ += rank(row, classes, label) < k_;
+      ++seen_;
+    }
+    row += classes;
+  }
+}
+
+ConfusionMatrix::ConfusionMatrix(std::int64_t classes, std::int64_t ignore_index)
+    : classes_(classes), ignore_index_(ignore_index) {
   check(classes >= 1 && classes <= 100000, "ConfusionMatrix: needs 1 to 100000 classes, got ", classes);
   reset();
 }
@@ -56,28 +81,27 @@ void ConfusionMatrix::reset() { counts_.assign(static_cast<std::size_t>(classes_
 
 void ConfusionMatrix::add(const Tensor& predictions, const Tensor& labels) {
   const bool scores = predictions.defined() && predictions.is_floating();
-  check(predictions.defined() && (scores ? predictions.dim() == 2 && predictions.size(1) == classes_
-                                         : predictions.dtype() == i64 && predictions.dim() == 1),
-        "ConfusionMatrix: expected floating scores [N, ", classes_, "] or i64 class numbers [N], got ", predictions);
-  const std::int64_t n = predictions.size(0);
-  check_labels(labels, n, classes_, "ConfusionMatrix");
+  check(predictions.defined() && (scores ? predictions.dim() >= 2 && predictions.size(1) == classes_
+                                         : predictions.dtype() == i64 && predictions.dim() >= 1),
+        "ConfusionMatrix: expected floating scores [N, ", classes_, ", ...] or i64 class numbers [N, ...], got ",
+        predictions);
+  const Dims sizes = scores ? without_classes(predictions.sizes()) : predictions.sizes();
+  const std::vector<std::int64_t> wanted = class_numbers(labels, sizes, classes_, ignore_index_, "ConfusionMatrix");
   std::vector<std::int64_t> chosen;
   if (scores) {
-    const std::vector<float> values = predictions.detach().to_vector<float>();
-    for (std::int64_t i = 0; i < n; ++i) {
+    const std::vector<float> values = rows_of_scores(predictions);
+    const float* row = values.data();
+    for (std::size_t i = 0; i < wanted.size(); ++i, row += classes_) {
       std::int64_t best = 0;
       for (std::int64_t c = 1; c < classes_; ++c)
-        if (higher(values[static_cast<std::size_t>(i * classes_ + c)],
-                   values[static_cast<std::size_t>(i * classes_ + best)]))
-          best = c;
+        if (higher(row[c], row[best])) best = c;
       chosen.push_back(best);
     }
   } else {
-    check_labels(predictions, n, classes_, "ConfusionMatrix (predictions)");
-    chosen = predictions.to_vector<std::int64_t>();
+    chosen = class_numbers(predictions, sizes, classes_, {}, "ConfusionMatrix (predictions)");
   }
-  const std::vector<std::int64_t> wanted = labels.to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < chosen.size(); ++i) ++counts_[static_cast<std::size_t>(wanted[i] * classes_ + chosen[i])];
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (wanted[i] != ignore_index_) ++counts_[static_cast<std::size_t>(wanted[i] * classes_ + chosen[i])];
 }
 
 std::int64_t ConfusionMatrix::at(std::int64_t label, std::int64_t predicted) const {
@@ -121,8 +145,20 @@ std::vector<double> ConfusionMatrix::f1() const {
   return v;
 }
 
+std::vector<double> ConfusionMatrix::iou() const {
+  std::vector<double> v;
+  for (std::int64_t c = 0; c < classes_; ++c) v.push_back(ratio(at(c, c), predicted(c) + actual(c) - at(c, c)));
+  return v;
+}
+double ConfusionMatrix::iou(Average average) const {
+  // Each sample that is not right counts for two classes.
+  if (const double right = accuracy(); average == Average::micro) return right / (2 - right);
+  return averaged(iou(), average);
+}
+
 double ConfusionMatrix::averaged(const std::vector<double>& values, Average average) const {
-  if (average == Average::micro) return accuracy();  // each sample is predicted once, so all three are equal
+  // Each sample is predicted once, so micro-averaged precision, recall and F1 are equal.
+  if (average == Average::micro) return accuracy();
   double sum = 0, weights = 0;
   for (std::int64_t c = 0; c < classes_; ++c) {
     const auto samples = static_cast<double>(actual(c));

@@ -5,6 +5,9 @@
 //   data::ConfusionMatrix matrix(10);
 //   for (auto [image, label] : test) { const Tensor y = net(image); top1.add(y, label); matrix.add(y, label); }
 //   matrix.f1(data::Average::macro);
+//
+// Samples may also be pixels, as in segmentation: scores [N, classes, H, W] and labels i64 [N, H, W], of which those
+// with `ignore_index` do not count, as in cross_entropy.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +33,16 @@ class RunningMean {
 // a NaN score is lower than any number.
 class Accuracy {
  public:
-  explicit Accuracy(std::int64_t k = 1);
-  // scores: floating [N, classes]; labels i64 [N]. Error if they do not match or a label is not below `classes`.
+  explicit Accuracy(std::int64_t k = 1, std::int64_t ignore_index = -100);
+  // scores: floating [N, classes, ...]; labels i64 [N, ...]. Error if they do not match or a label is not below
+  // `classes`.
   void add(const Tensor& scores, const Tensor& labels);
   double value() const { return seen_ > 0 ? static_cast<double>(right_) / static_cast<double>(seen_) : 0; }
   std::int64_t seen() const { return seen_; }
   void reset() { right_ = seen_ = 0; }
 
  private:
-  std::int64_t k_, right_ = 0, seen_ = 0;
+  std::int64_t k_, ignore_index_, right_ = 0, seen_ = 0;
 };
 
 // micro: over all samples; macro: the mean over classes; weighted: the mean weighted by each class's number of samples.
@@ -47,8 +51,8 @@ enum class Average { micro, macro, weighted };
 // Rows: labels; columns: predictions.
 class ConfusionMatrix {
  public:
-  explicit ConfusionMatrix(std::int64_t classes);
-  // predictions: scores [N, classes], floating, or class indices i64 [N]; labels i64 [N].
+  explicit ConfusionMatrix(std::int64_t classes, std::int64_t ignore_index = -100);
+  // predictions: scores [N, classes, ...], floating, or class indices i64 [N, ...]; labels i64 [N, ...].
   void add(const Tensor& predictions, const Tensor& labels);
   void reset();
 
@@ -58,17 +62,19 @@ class ConfusionMatrix {
   double accuracy() const;
   std::vector<double> precision() const;  // per class: correct among those predicted
   std::vector<double> recall() const;     // per class: correct among those labelled
-  std::vector<double> f1() const;         // per class: harmonic mean of the two
+  std::vector<double> f1() const;         // per class: harmonic mean of the two; Dice's coefficient
+  std::vector<double> iou() const;        // per class: correct among those labelled or predicted; Jaccard's index
   double precision(Average average) const { return averaged(precision(), average); }
   double recall(Average average) const { return averaged(recall(), average); }
   double f1(Average average) const { return averaged(f1(), average); }
+  double iou(Average average) const;  // macro: the mean over the classes that occur, mIoU
 
  private:
   double averaged(const std::vector<double>& values, Average average) const;
   std::int64_t predicted(std::int64_t c) const;  // column sum (predicted) and row sum
   std::int64_t actual(std::int64_t c) const;
 
-  std::int64_t classes_;
+  std::int64_t classes_, ignore_index_;
   std::vector<std::int64_t> counts_;
 };
 

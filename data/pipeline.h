@@ -35,6 +35,7 @@
 #include "data/levels.h"
 #include "data/loader.h"
 #include "data/mix.h"
+#include "data/pixel_targets.h"
 #include "data/warp.h"
 
 namespace mantissa::data {
@@ -92,57 +93,85 @@ class Pipeline {
   // The dtype of the normalised images; f32 by default.
   Pipeline dtype(Dtype t) const { return with(&Pipeline::dtype_, t); }
 
-  // Transforms run in the order written, on u8 images; normalisation comes last.
+  // Transforms run in the order written, on u8 images; normalisation comes last. Those that move pixels move targets
+  // with a value per pixel along: data/pixel_targets.h.
   Pipeline random_flip(float p = 0.5f) const {
-    return map([p](Batch& b, Draws& draws) { random_flip_(b.image, draws, p); },
-                                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
-                                  return random_flip_steps(n, draws, p);
-                                });
-  }
-  Pipeline random_crop(std::int64_t padding) const {
-    return map(
-        [padding](Batch& b, Draws& draws) { b.image = data::random_crop(b.image, padding, draws); },
-        [padding](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
-          return random_crop_steps(n, padding, draws);
-        });
-  }
-  Pipeline random_crop(RandomCropOptions o) const {
-    return map([o](Batch& b, Draws& draws) { b.image = data::random_crop(b.image, o, draws); });
-  }
-  Pipeline pad(PadOptions o) const {
-    return map([o](Batch& b, Draws&) { b.image = data::pad(b.image, o); });
+    return move(p,
+                [](Tensor x, Draws& draws, float p) {
+                  random_flip_(x, draws, p);
+                  return x;
+                },
+                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
+                  return random_flip_steps(n, draws, p);
+                });
   }
   Pipeline random_vertical_flip(float p = 0.5f) const {
-    return map([p](Batch& b, Draws& draws) { random_vertical_flip_(b.image, draws, p); },
-                                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
-                                  return random_vertical_flip_steps(n, draws, p);
-                                });
+    return move(p,
+                [](Tensor x, Draws& draws, float p) {
+                  random_vertical_flip_(x, draws, p);
+                  return x;
+                },
+                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
+                  return random_vertical_flip_steps(n, draws, p);
+                });
   }
-  Pipeline random_rotation(float degrees, RotationOptions o = {}) const {
-    return map(
-        [=](Batch& b, Draws& draws) { b.image = data::random_rotation(b.image, degrees, draws, o); });
+  Pipeline random_crop(std::int64_t padding) const {
+    return move(padding,
+                [](const Tensor& x, Draws& draws, std::int64_t by) { return data::random_crop(x, by, draws); },
+                [padding](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
+                  return random_crop_steps(n, padding, draws);
+                });
   }
-  Pipeline random_resized_crop(std::int64_t size, ResizedCropOptions o = {}) const {
-    return map(
-        [=](Batch& b, Draws& draws) { b.image = data::random_resized_crop(b.image, size, draws, o); });
+  Pipeline random_crop(RandomCropOptions options) const {
+    return move(options,
+                [](const Tensor& x, Draws& draws, const auto& o) { return data::random_crop(x, o, draws); });
+  }
+  Pipeline pad(PadOptions options) const {
+    return move(options, [](const Tensor& x, Draws&, const auto& o) { return data::pad(x, o); });
+  }
+  Pipeline random_rotation(float degrees, RotationOptions options = {}) const {
+    return move(options, [degrees](const Tensor& x, Draws& draws, const auto& o) {
+      return data::random_rotation(x, degrees, draws, o);
+    });
+  }
+  Pipeline random_resized_crop(std::int64_t size, ResizedCropOptions options = {}) const {
+    return move(options, [size](const Tensor& x, Draws& draws, const auto& o) {
+      return data::random_resized_crop(x, size, draws, o);
+    });
   }
   Pipeline resize(std::int64_t height, std::int64_t width) const {
-    return map([=](Batch& b, Draws&) { b.image = data::resize(b.image, height, width); });
+    return move(Interpolation::bilinear,
+                [=](const Tensor& x, Draws&, Interpolation how) { return data::resize(x, height, width, how); });
   }
   Pipeline center_crop(std::int64_t height, std::int64_t width) const {
-    return map([=](Batch& b, Draws&) { b.image = data::center_crop(b.image, height, width); });
+    return move(0, [=](const Tensor& x, Draws&, int) { return data::center_crop(x, height, width); });
   }
   Pipeline random_resize(std::int64_t least, std::int64_t most) const {
-    return map(
-        [=](Batch& b, Draws& draws) { b.image = data::random_resize(b.image, least, most, draws); });
+    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how) {
+      return data::random_resize(x, least, most, draws, how);
+    });
   }
   Pipeline random_shorter_side(std::vector<std::int64_t> sizes, std::int64_t longest = INT64_MAX) const {
-    return map(
-        [=](Batch& b, Draws& draws) { b.image = data::random_shorter_side(b.image, sizes, draws, longest); });
+    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how) {
+      return data::random_shorter_side(x, sizes, draws, longest, how);
+    });
   }
   Pipeline scale_jitter(std::int64_t height, std::int64_t width, std::array<float, 2> scale = {0.1f, 2.0f}) const {
-    return map(
-        [=](Batch& b, Draws& draws) { b.image = data::scale_jitter(b.image, height, width, draws, scale); });
+    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how) {
+      return data::scale_jitter(x, height, width, draws, scale, how);
+    });
+  }
+  Pipeline random_affine(RandomAffineOptions options) const {
+    return move(options,
+                [](const Tensor& x, Draws& draws, const auto& o) { return data::random_affine(x, draws, o); });
+  }
+  Pipeline random_perspective(RandomPerspectiveOptions options = {}) const {
+    return move(options,
+                [](const Tensor& x, Draws& draws, const auto& o) { return data::random_perspective(x, draws, o); });
+  }
+  Pipeline random_elastic(RandomElasticOptions options = {}) const {
+    return move(options,
+                [](const Tensor& x, Draws& draws, const auto& o) { return data::random_elastic(x, draws, o); });
   }
   Pipeline color_jitter(ColorJitterOptions o) const {
     return map([o](Batch& b, Draws& draws) { color_jitter_(b.image, draws, o); });
@@ -152,15 +181,6 @@ class Pipeline {
   }
   Pipeline random_grayscale(float p = 0.1f) const {
     return map([p](Batch& b, Draws& draws) { random_grayscale_(b.image, draws, p); });
-  }
-  Pipeline random_affine(RandomAffineOptions o) const {
-    return map([o](Batch& b, Draws& draws) { b.image = data::random_affine(b.image, draws, o); });
-  }
-  Pipeline random_perspective(RandomPerspectiveOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) { b.image = data::random_perspective(b.image, draws, o); });
-  }
-  Pipeline random_elastic(RandomElasticOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) { b.image = data::random_elastic(b.image, draws, o); });
   }
   Pipeline random_channel_permutation() const {
     return map([](Batch& b, Draws& draws) { random_channel_permutation_(b.image, draws); });
@@ -188,16 +208,28 @@ class Pipeline {
     return map([=](Batch& b, Draws& draws) { random_adjust_sharpness_(b.image, draws, factor, p); });
   }
   Pipeline rand_augment(RandAugmentOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) { rand_augment_(b.image, draws, o); });
+    return map([o](Batch& b, Draws& draws) {
+      check_no_pixel_targets(b, "rand_augment");
+      rand_augment_(b.image, draws, o);
+    });
   }
   Pipeline trivial_augment_wide(TrivialAugmentOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) { trivial_augment_wide_(b.image, draws, o); });
+    return map([o](Batch& b, Draws& draws) {
+      check_no_pixel_targets(b, "trivial_augment_wide");
+      trivial_augment_wide_(b.image, draws, o);
+    });
   }
   Pipeline auto_augment(AutoAugmentOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) { auto_augment_(b.image, draws, o); });
+    return map([o](Batch& b, Draws& draws) {
+      check_no_pixel_targets(b, "auto_augment");
+      auto_augment_(b.image, draws, o);
+    });
   }
   Pipeline aug_mix(AugMixOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) { aug_mix_(b.image, draws, o); });
+    return map([o](Batch& b, Draws& draws) {
+      check_no_pixel_targets(b, "aug_mix");
+      aug_mix_(b.image, draws, o);
+    });
   }
   Pipeline random_jpeg(std::array<int, 2> quality) const {  // for u8 images
     return map([=](Batch& b, Draws& draws) { random_jpeg_(b.image, draws, quality); });
@@ -244,8 +276,15 @@ class Pipeline {
   Pipeline normalize(std::vector<float> mean, std::vector<float> std) const {
     return with(&Pipeline::normalization_, std::optional(Normalize(std::move(mean), std::move(std))));
   }
-  // No normalisation: the pixels as they are, u8 for images. For floats in [0, 1] normalize({0}, {1}).
+  Pipeline normalize(float mean, float std) const {  // the same for every channel; floats in [0, 1]: normalize(0, 1)
+    return normalize(std::vector<float>{mean}, std::vector<float>{std});
+  }
+  // No normalisation: the pixels as they are, u8 for images.
   Pipeline raw() const { return with(&Pipeline::normalization_, std::optional<Normalize>()); }
+  // move(images, Draws&, options) -> images, applied to the images and to targets with a value per pixel.
+  template <class Options, class F, class... Steps> Pipeline move(Options options, F f, Steps... steps) const {
+    return map([options, f](Batch& b, Draws& draws) { move_pixels(b, draws, options, f); }, steps...);
+  }
   // f(Batch&, Draws&), called in the loader's threads.
   template <class F> Pipeline map(F f) const { return then(std::make_shared<Mapped<F>>(std::move(f))); }
   // steps(images, height, width, Draws&): the effect of f on each image, with the same draws, as a PixelStep.

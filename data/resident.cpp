@@ -28,8 +28,9 @@ Tensor table_of(const Normalize& normalize, std::int64_t channels) {
 std::shared_ptr<const Resident> Resident::make(const Source* source, const Transforms& transforms, Device device) {
   if (!source || device.is_cpu()) return nullptr;
   const auto [set, places] = source->in_memory();
-  if (!set || set->images.dtype() != u8 || set->images.dim() != 4 || set->labels.dtype() != i64)
-    return nullptr;
+  if (!set || set->images.dtype() != u8 || set->images.dim() != 4) return nullptr;
+  const bool masks = set->labels.dtype() == u8;
+  if (!masks && !(set->labels.dtype() == i64 && set->labels.dim() == 1)) return nullptr;
   const auto made = std::make_shared<Resident>();
   made->steps_ = transforms;
   const auto* normalize = transforms.empty() ? nullptr : dynamic_cast<const Normalize*>(transforms.back().get());
@@ -44,7 +45,8 @@ std::shared_ptr<const Resident> Resident::make(const Source* source, const Trans
   made->device_ = device;
   const Tensor rows = places ? from_data(*places, {source->size()}) : Tensor();
   made->images_ = (places ? index_select(set->images, 0, rows) : set->images).to(device);
-  made->labels_ = places ? index_select(set->labels, 0, rows) : set->labels;
+  const Tensor labels = places ? index_select(set->labels, 0, rows) : set->labels;
+  made->labels_ = masks ? labels.unsqueeze(1).to(device) : labels;
   wait_for_own_work(device);  // so that loops in other streams can use it
   return made;
 }
@@ -54,10 +56,10 @@ Tensor Resident::plan(std::span<const std::int64_t> indices, Draws& draws) const
   const Tensor plan = Tensor::allocate({2 + step_rows * static_cast<std::int64_t>(steps_.size()), count}, i64);
   std::int64_t *row = plan.data<std::int64_t>(), *labels = row + count;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t index = indices[static_cast<std::size_t>(i)], samples = labels_.size(0);
+    const std::int64_t index = indices[static_cast<std::size_t>(i)], samples = images_.size(0);
     check(index >= 0 && index < samples, "sample ", index, ": the index is not in a dataset of ", samples, " samples");
     row[i] = index;
-    labels[i] = labels_.data<std::int64_t>()[index];
+    labels[i] = labels_.dtype() == i64 ? labels_.data<std::int64_t>()[index] : 0;
   }
   row += 2 * count;
   for (const auto& t : steps_) {
@@ -75,12 +77,17 @@ Tensor Resident::plan(std::span<const std::int64_t> indices, Draws& draws) const
 Batch Resident::gather(const Tensor& plan) const {
   const std::int64_t count = plan.size(1);
   const Tensor on_device = plan.to(device_);
-  Dims sizes = images_.sizes();
-  sizes[0] = count;
-  const Batch batch{Tensor::allocate(sizes, dtype_, device_), on_device.raw_view({count}, {1}, count)};
   const auto run = cuda_backend::prepare(&cuda_backend::gather_images, device_);
-  run(batch.image.view(), images_.view(), on_device.view(), table_.defined() ? table_.view() : View{});
-  return batch;
+  const auto gathered = [&](const Tensor& from, Dtype dtype, const Tensor& table) {
+    Dims sizes = from.sizes();
+    sizes[0] = count;
+    const Tensor y = Tensor::allocate(sizes, dtype, device_);
+    run(y.view(), from.view(), on_device.view(), table.defined() ? table.view() : View{});
+    return y;
+  };
+  const Tensor image = gathered(images_, dtype_, table_);
+  if (labels_.dtype() == i64) return {image, on_device.raw_view({count}, {1}, count)};
+  return {image, gathered(labels_, i64, {}).squeeze(1)};
 }
 
 }  // namespace mantissa::data

@@ -12,8 +12,8 @@ namespace mantissa::data {
 
 class Resident {
  public:
-  // Null if not applicable: no source, the CPU, a dataset that is not in memory as u8 [N, C, H, W] with i64 labels, or
-  // a transform that cannot be expressed as steps (a final normalisation is allowed).
+  // Null if not applicable: no source, the CPU, a dataset that is not in memory as u8 [N, C, H, W] with labels i64 [N]
+  // or u8 [N, H, W], or a transform that cannot be expressed as steps (a final normalisation is allowed).
   static std::shared_ptr<const Resident> make(const Source* source, const Transforms& transforms, Device device);
 
   // i64 [2 + 6 * steps, B], on the CPU: indices, labels, then each step of each image. Called from several threads.
@@ -24,7 +24,7 @@ class Resident {
  private:
   Device device_;
   Tensor images_, table_;  // on the device; table: f32 [C, 256], normalised value per pixel level, or undefined
-  Tensor labels_;          // on the CPU
+  Tensor labels_;          // i64 [N] on the CPU, or u8 [N, 1, H, W] on the device
   Dtype dtype_ = u8;       // of a batch
   std::vector<std::shared_ptr<const Transform>> steps_;
 };

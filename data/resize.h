@@ -9,13 +9,16 @@ namespace mantissa::data {
 
 struct Window { std::int64_t top, left, height, width; };
 
-// Resizes the window of each image of x [N, C, H, W] to height x width, bilinear, with antialiasing when shrinking, and
-// returns the part `wanted` of the result: [N, C, wanted.height, wanted.width], contiguous. x: u8 or f32 on the CPU, of
-// any strides; the result has its dtype, u8 rounded to nearest.
+enum class Interpolation { nearest, bilinear };
+
+// Resizes the window of each image of x [N, C, H, W] to height x width, bilinear with antialiasing when shrinking, or
+// by PyTorch's "nearest", and returns the part `wanted` of the result: [N, C, wanted.height, wanted.width], contiguous.
+// x: u8 or f32 on the CPU, of any strides; the result has its dtype, u8 rounded to nearest.
 Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height, std::int64_t width,
-                     const Window& wanted);
-inline Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height, std::int64_t width) {
-  return resize_window(x, window, height, width, {0, 0, height, width});
+                     const Window& wanted, Interpolation interpolation = Interpolation::bilinear);
+inline Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height, std::int64_t width,
+                            Interpolation interpolation = Interpolation::bilinear) {
+  return resize_window(x, window, height, width, {0, 0, height, width}, interpolation);
 }
 
 }  // namespace mantissa::data

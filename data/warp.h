@@ -20,7 +20,7 @@ Tensor perspective(const Tensor& images, const Corners& from, const Corners& to,
 struct RandomPerspectiveOptions {
   float distortion_scale = 0.5f, p = 0.5f;
   Interpolation interpolation = Interpolation::bilinear;
-  float fill = 0;
+  float fill = 0, target_fill = 0;
 };
 Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspectiveOptions& options = {});
 
@@ -34,7 +34,7 @@ Tensor elastic(const Tensor& images, const Tensor& displacement,
 struct RandomElasticOptions {
   float alpha = 50, sigma = 5;
   Interpolation interpolation = Interpolation::bilinear;
-  float fill = 0;
+  float fill = 0, target_fill = 0;
 };
 Tensor random_elastic(const Tensor& images, Draws& draws, const RandomElasticOptions& options = {});
 

@@ -28,6 +28,8 @@ void check_size(const std::string& name, std::int64_t width, std::int64_t height
     fail_format(name, "is a picture of ", width, " x ", height, " pixels; at most ", most_pixels, " are read");
 }
 
+constexpr std::string_view png_signature = "\x89PNG\r\n\x1a\n";
+
 struct PngImage : png_image {
   PngImage() : png_image{} { version = PNG_IMAGE_VERSION; }
   ~PngImage() { png_image_free(this); }
@@ -68,25 +70,34 @@ std::string without_color_space(std::string_view bytes) {
   return kept;
 }
 
-Tensor decode_png(std::string_view bytes, const std::string& name, Channels channels) {
-  const std::string plain = without_color_space(bytes);
-  if (!plain.empty()) bytes = plain;
-  PngImage image;
+// Reads the header; `bytes` must live as long as the image.
+void begin(PngImage& image, std::string_view bytes, const std::string& name) {
   if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
     fail_format(name, "is not a readable PNG: ", image.message);
   const std::int64_t width = image.width, height = image.height;
   check_size(name, width, height);
-  const bool color = image.format & PNG_FORMAT_FLAG_COLOR, alpha = image.format & PNG_FORMAT_FLAG_ALPHA;
   // A PNG pixel takes at least one bit before deflate.
   if (width * height / 8 > static_cast<std::int64_t>(bytes.size()) * deflate_limit)
     fail_format(name, "is cut: ", bytes.size(), " bytes cannot hold ", width, " x ", height, " pixels");
+}
+// u8 [H, W, C] in the image's format.
+Tensor finish(PngImage& image, const std::string& name, void* colormap = nullptr) {
+  const Tensor pixels = Tensor::allocate({image.height, image.width, PNG_IMAGE_PIXEL_CHANNELS(image.format)}, u8);
+  if (!png_image_finish_read(&image, nullptr, pixels.raw_data(), 0, colormap) || image.warning_or_error > 1)
+    fail_format(name, "is a damaged PNG: ", image.message);
+  return pixels;
+}
+
+Tensor decode_png(std::string_view bytes, const std::string& name, Channels channels) {
+  const std::string plain = without_color_space(bytes);
+  if (!plain.empty()) bytes = plain;
+  PngImage image;
+  begin(image, bytes, name);
+  const bool color = image.format & PNG_FORMAT_FLAG_COLOR, alpha = image.format & PNG_FORMAT_FLAG_ALPHA;
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // decode as sRGB, like every viewer
   image.format = color || channels == Channels::rgb ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   if (alpha) image.format |= PNG_FORMAT_FLAG_ALPHA;  // request alpha explicitly, so that it is not blended
-  const std::int64_t from = PNG_IMAGE_PIXEL_CHANNELS(image.format);
-  const Tensor pixels = Tensor::allocate({height, width, from}, u8);
-  if (!png_image_finish_read(&image, nullptr, pixels.raw_data(), 0, nullptr) || image.warning_or_error > 1)
-    fail_format(name, "is a damaged PNG: ", image.message);
+  const Tensor pixels = finish(image, name);
   if (color && is_gray(channels)) return rgb_to_gray(pixels);
   return channels == Channels::as_stored ? pixels : first_channels(pixels, is_gray(channels) ? 1 : 3);
 }
@@ -152,7 +163,7 @@ Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels cha
 
 Tensor decode_pixels(std::string_view bytes, const std::string& name, Channels channels) {
   if (bytes.empty()) fail_format(name, "is empty");
-  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return decode_png(bytes, name, channels);
+  if (bytes.starts_with(png_signature)) return decode_png(bytes, name, channels);
   if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, name, channels);
   const char* foreign = recognise(bytes.substr(0, 64));
   fail_format(name, "is neither a PNG nor a JPEG", foreign ? "; it looks like " : "", foreign ? foreign : "");
@@ -161,6 +172,31 @@ Tensor decode_image(std::string_view bytes, const std::string& name, Channels ch
   return permute(decode_pixels(bytes, name, channels), {2, 0, 1}).contiguous();
 }
 
+Tensor decode_mask(std::string_view bytes, const std::string& name) {
+  if (!bytes.starts_with(png_signature)) fail_format(name, "is not a PNG; a mask must be one");
+  const std::string plain = without_color_space(bytes);
+  if (!plain.empty()) bytes = plain;
+  PngImage image;
+  begin(image, bytes, name);
+  const bool palette = image.format & PNG_FORMAT_FLAG_COLORMAP;
+  if (!palette && (image.format & PNG_FORMAT_FLAG_COLOR))
+    fail_format(name, "has colors: the classes of a mask are indices of a palette, or gray levels");
+  const int bits = bytes[24];  // of the header, which libpng has read
+  if (bits > 8) fail_format(name, "has ", bits, " bits per pixel; masks of at most 8 are read");
+  if (palette) {
+    image.format = PNG_FORMAT_RGBA_COLORMAP;
+    Pixels colors(PNG_IMAGE_COLORMAP_SIZE(image));
+    return finish(image, name, colors.data()).squeeze(2);
+  }
+  image.format = image.format & PNG_FORMAT_FLAG_ALPHA ? PNG_FORMAT_GA : PNG_FORMAT_GRAY;
+  const Tensor levels = first_channels(finish(image, name), 1).squeeze(2);
+  const int step = 255 / ((1 << bits) - 1);  // libpng spreads fewer bits over 0 ... 255
+  for (std::int64_t i = 0; i < levels.numel(); ++i)
+    levels.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(levels.data<std::uint8_t>()[i] / step);
+  return levels;
+}
+
+Tensor read_mask(const std::string& path) { return decode_mask(read_file(path, most_file_bytes), path); }
 Tensor read_pixels(const std::string& path, Channels channels) {
   return decode_pixels(read_file(path, most_file_bytes), path, channels);
 }

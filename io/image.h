@@ -21,6 +21,12 @@ Tensor decode_image(std::string_view bytes, const std::string& name, Channels ch
 Tensor read_pixels(const std::string& path, Channels channels = Channels::rgb);
 Tensor decode_pixels(std::string_view bytes, const std::string& name, Channels channels = Channels::rgb);
 
+// The class of each pixel, u8 [H, W], of a mask in a PNG: the index of its color if it has a palette (as those of
+// Pascal VOC), else its gray level, counted from 0 by 1 whatever the file's bits per pixel. FormatError: as
+// read_image's, other colors, 16 bits, or not a PNG (JPEG mixes classes).
+Tensor read_mask(const std::string& path);
+Tensor decode_mask(std::string_view bytes, const std::string& name);
+
 // u8, or floating values in [0, 1] (clamped); [H, W] or [C, H, W] with 1 (gray), 2 (gray + alpha), 3 (RGB) or 4 (RGBA)
 // channels. The file appears under its name only when complete.
 void write_png(const std::string& path, const Tensor& image);

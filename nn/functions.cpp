@@ -189,6 +189,11 @@ NamedTensors state_dict(ModuleRef m) {
   for (const auto& item : Listing(m).tensors) state.emplace_back(item.name, item.tensor.detach());
   return state;
 }
+NamedTensors clone(const NamedTensors& tensors) {
+  NamedTensors copies;
+  for (const auto& [name, t] : tensors) copies.emplace_back(name, t.defined() ? t.detach().clone() : t);
+  return copies;
+}
 
 LoadResult load_state_dict(ModuleRef m, const NamedTensors& state, LoadOptions options) {
   const Listing own(m);

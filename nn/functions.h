@@ -42,6 +42,8 @@ std::int64_t count(ModuleRef module);  // number of elements in all parameters
 
 // Parameters and buffers, detached, sharing storage with the module.
 NamedTensors state_dict(ModuleRef module);
+// Copies of all tensors: auto best = nn::clone(nn::state_dict(net)); ...; nn::load_state_dict(net, best);
+NamedTensors clone(const NamedTensors& tensors);
 struct LoadOptions {
   bool strict = true;  // missing and unexpected names are errors; wrong shapes always are
   // Reads only names with this prefix and strips it: "module." for files of DistributedDataParallel.

@@ -24,6 +24,7 @@ class Param : public Tensor {
   }
   Param(Param&&) = default;
   Param& operator=(Param&&) = default;
+  Param& operator=(const Param&) = delete;  // one parameter in two places: tie(param, with), below
 };
 
 // Running statistics, counters. Undefined when absent. If a const operator() writes to it, declare it mutable:

@@ -176,7 +176,7 @@ struct Embedding {
     return !padding_idx ? -1 : *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
   }
   Spec infer(const Tensor& weight, const Tensor& indices) const {
-    check(weight.dim() == 2, "the weight must be [rows, columns]");
+    check(weight.dim() == 2, "the weight must be [rows, columns]; the indices come after it, as in torch.embedding");
     const std::int64_t rows = weight.sizes()[0];
     check(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows), "padding_idx ", padding_idx.value_or(0),
           " is out of range for ", rows, " rows");

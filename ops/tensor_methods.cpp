@@ -20,7 +20,7 @@ Tensor Tensor::unsqueeze(int dim) const { return mantissa::unsqueeze(*this, dim)
 Tensor Tensor::squeeze() const { return mantissa::squeeze(*this); }
 Tensor Tensor::squeeze(int dim) const { return mantissa::squeeze(*this, dim); }
 Tensor Tensor::expand(const Dims& shape) const { return mantissa::expand(*this, shape); }
-Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step) const {
+Tensor Tensor::slice(int dim, std::int64_t begin, std::optional<std::int64_t> end, std::int64_t step) const {
   return mantissa::slice(*this, dim, begin, end, step);
 }
 Tensor Tensor::select(int dim, std::int64_t index) const { return mantissa::select(*this, dim, index); }

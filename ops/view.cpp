@@ -215,8 +215,8 @@ Tensor reshape(const Tensor& x, const Dims& shape) {
 }
 Tensor permute(const Tensor& x, const Dims& order) { return apply(Permute{order}, x); }
 Tensor expand(const Tensor& x, const Dims& shape) { return apply(Expand{shape}, x); }
-Tensor slice(const Tensor& x, int dim, std::int64_t begin, std::int64_t end, std::int64_t step) {
-  return apply(Slice{dim, begin, end, step}, x);
+Tensor slice(const Tensor& x, int dim, std::int64_t begin, std::optional<std::int64_t> end, std::int64_t step) {
+  return apply(Slice{dim, begin, end.value_or(INT64_MAX), step}, x);
 }
 
 Tensor transpose(const Tensor& x, int a, int b) {

@@ -73,6 +73,22 @@ TEST_CASE("a part of a set, or a part of a part, is in device memory as a set of
   CHECK(memory_stats(cuda).allocated - before <= set.images.nbytes() / 8);  // 20 of 200
 }
 
+TEST_CASE("masks are in device memory as their pictures are") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  data::Dataset set = data::synthetic_color_digits(40, 3);
+  set.labels = (set.images.select(1, 0).to(f32) / 32).to(u8).contiguous();
+  using P = data::Pipeline;
+  compare(set, [](P p) { return p; });
+  compare(set, [](P p) { return p.random_flip().random_crop(6).cutout(9).random_vertical_flip(0.3f); });
+  compare(set, [](P p) { return p.subset({5, 3, 5, 39}).random_crop(2).dtype(f16); });
+  compare(set, [](P p) { return p.random_rotation(20, {.target_fill = 255}); });  // made on the CPU
+  const std::int64_t before = memory_stats(cuda).allocated;
+  data::Loader loader = data::Pipeline(set).batch(10).to(cuda).loader();
+  CHECK(memory_stats(cuda).allocated - before >= set.images.nbytes() + set.labels.nbytes());
+  set.labels = set.labels.to(i64);
+  compare(set, [](P p) { return p.random_flip(); });
+}
+
 TEST_CASE("what cannot be written down as steps is made on the CPU and brought to the device") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   const data::Dataset set = data::synthetic_color_digits(40, 3);

@@ -13,6 +13,7 @@
 #include "core/operators.h"
 #include "core/ops.h"
 #include "core/random.h"
+#include "nn/param.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -324,6 +325,7 @@ TEST_CASE("tensors print as in PyTorch") {
   out << tensor({{1.0, -2.5}, {0.0, 3.0}});
   CHECK(out.str() == "tensor([[ 1.0000, -2.5000],\n        [ 0.0000,  3.0000]])");
   CHECK(fmt::format("{} {:>4} {:<4}| {}", tensor({1, 2}), Dims{3}, f32, cpu) == "tensor([1, 2])  [3] f32 | cpu");
+  CHECK(fmt::format("{}", nn::Buffer(tensor({1, 2}))) == "tensor([1, 2])");
   CHECK(to_string(tensor({1, 2})) == "tensor([1, 2])");
   CHECK(to_string(zeros({0})).find("tensor([]") == 0);
   CHECK(to_string(from_data(std::vector<std::int64_t>{9007199254740993, -1}, {2})) ==

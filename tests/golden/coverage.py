@@ -190,7 +190,7 @@ fails for an operator or module without such a comparison or a stated reason.
   `x is not None`.
 - Every operator is a function, `mean(x, {{2, 3}})`, `gather(x, 1, index)`; the most common are also methods of `Tensor`, `x.mean({{2, 3}})`,
   `x.softmax(-1)`. A single dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`; methods also take several without: `x.view(3, -1)`. `view` is `reshape`.
-- `x[:, 1:, -1]` is `x[{{all, slice(1), -1}}]`; `x[mask]` and `x[rows]` take a tensor. Slices and tensors are combined by `index(x, {{all, rows}})`, which is
+- `x[:, 1:, -1]` is `x[{{all, slice(1), -1}}]`, and `x[0::2]` is `x[{{slice(0, {{}}, 2)}}]`; `x[mask]` and `x[rows]` take a tensor. Slices and tensors are combined by `index(x, {{all, rows}})`, which is
   `x[:, rows]`, with PyTorch's rules (`core/indexing.h`).
 - `x[0] = y` does not compile: `x[0].copy_(y)` and `x[0].fill_(2)` write into x. `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and
   `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`. In-place writes are not recorded by autograd; `x = index_put(x, {{all, rows}}, y)` is, and so are `cat` and `stack`
@@ -219,8 +219,10 @@ fails for an operator or module without such a comparison or a stated reason.
 - `tensor({{1.5, 2.0}})`, `tensor(3.5)` and `tensor(v)` of a `std::vector` have PyTorch's dtypes: i64 for integers, bool, and f32 for float and double alike. `from_data(v, sizes)` has the dtype of v's elements.
 - A data set is a `Pipeline`, and so is what a `DataLoader` is: `data::mnist().shuffle().batch(128)`. Images are normalised unless a step says
   otherwise (`ToTensor()` alone is `.normalize({0}, {1})`). `len(dataset)` and `len(loader)` are `.samples()` and `.batches()`.
+- `fc.in_features` is `fc.weight.size(1)`, and `sum(p.numel() for p in net.parameters())` is `nn::count(net)`.
 - `h, c = cell(x, (h, c))` is `state = cell(x, state)`, with a `nn::LSTMState`; `values, indices = topk(x, 3)` is `auto [values, indices] = topk(x, 3)`.
-- `copy.deepcopy(net)` is `nn::clone(net)`. `nn::state_dict(net)` shares its tensors with the net, as in Python: keep the best weights in a clone.
+- `self.decoder.weight = self.encoder.weight` is `nn::tie(decoder.weight, encoder.weight)`; `state_dict` then lists the weight once, and files that have it twice load, too.
+- `copy.deepcopy(net)` is `nn::clone(net)`. `nn::state_dict(net)` shares its tensors with the net, as in Python: keep the best weights as `nn::clone(nn::state_dict(net))`.
 - `einops.rearrange(x, "b (h w) c -> b c h w", h=7)` is `rearrange(x, "b (h w) c -> b c h w", {{{{"h", 7}}}})`, and so are `reduce` and `repeat`
   (`core/einops.h`).
 - Several threads may train different nets, and run inference with a shared one, at the same time, as in PyTorch.

@@ -1,0 +1,54 @@
+// Targets that belong to the pixels of an image move with them: the masks of a segmentation, pictures to be restored.
+//
+//   data::Dataset set{.images = pictures, .labels = masks, .classes = 21};   // u8 [N, 3, H, W] and u8 [N, H, W]
+//   for (auto [image, mask] : data::Pipeline(set).shuffle().random_flip().random_affine({.degrees = 10}).batch(8)) ...
+//     cross_entropy(net(image), mask)                                        // f32 [8, 21, H, W] and i64 [8, H, W]
+//
+// They are targets with the height and width of their image:
+//   u8 or i64 [B, H, W]             the class of each pixel. Moved without mixing classes (the nearest pixel), and 0 or
+//                                   `target_fill` where there is no pixel: 255, say, with ignore_index = 255.
+//                                   A loader delivers i64.
+//   f32 [B, H, W] or [B, C, H, W]   moved as the image is, and 0 or `target_fill` where there is no pixel.
+// Steps that only change the colours of images, erase parts of them or normalise them leave targets alone. As
+// torchvision's transforms do with a tv_tensors.Mask.
+#pragma once
+
+#include <cstdint>
+
+#include "data/resize.h"
+#include "data/transforms.h"
+
+namespace mantissa::data {
+
+bool has_pixel_targets(const Batch& batch);
+// Error if it has: for a step that moves pixels of the image alone.
+void check_no_pixel_targets(const Batch& batch, const char* step);
+
+// The targets as images [B, C, H, W], u8 or f32, that transforms take, and back. Classes beyond 2^24, which f32 does
+// not hold, are an error.
+Tensor images_of_targets(const Tensor& targets);
+Tensor targets_of_images(const Tensor& images, const Tensor& like);
+
+// The options of a step for the targets.
+template <class Options> Options for_targets(Options o, [[maybe_unused]] bool classes) {
+  if constexpr (requires { o.target_fill; }) o.fill = o.target_fill;
+  if constexpr (requires { o.interpolation; }) {
+    if (classes) o.interpolation = Interpolation::nearest;
+  }
+  return o;
+}
+inline Interpolation for_targets(Interpolation i, bool classes) { return classes ? Interpolation::nearest : i; }
+
+// Applies a step that moves pixels, move(images, draws, options) -> images, to the images and, with the same draws, to
+// their targets.
+template <class Options, class Move> void move_pixels(Batch& batch, Draws& draws, const Options& options, Move move) {
+  Draws again = draws;
+  const bool targets = has_pixel_targets(batch);
+  batch.image = move(batch.image, draws, options);
+  if (!targets) return;
+  const Tensor moved =
+      move(images_of_targets(batch.label), again, for_targets(options, !batch.label.is_floating()));
+  batch.label = targets_of_images(moved, batch.label);
+}
+
+}  // namespace mantissa::data
