@@ -77,6 +77,13 @@ ConfusionMatrix::ConfusionMatrix(std::int64_t classes, std::int64_t ignore_index
   reset();
 }
 
+ConfusionMatrix::ConfusionMatrix(const Tensor& counts)
+    : ConfusionMatrix(counts.defined() && counts.dim() == 2 ? counts.size(0) : 0) {
+  check(counts.dtype() == i64 && counts.size(1) == classes_,
+        "ConfusionMatrix: expected counts i64 [classes, classes], got ", counts);
+  counts_ = counts.to_vector<std::int64_t>();
+}
+
 void ConfusionMatrix::reset() { counts_.assign(static_cast<std::size_t>(classes_ * classes_), 0); }
 
 void ConfusionMatrix::add(const Tensor& predictions, const Tensor& labels) {

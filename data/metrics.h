@@ -52,6 +52,8 @@ enum class Average { micro, macro, weighted };
 class ConfusionMatrix {
  public:
   explicit ConfusionMatrix(std::int64_t classes, std::int64_t ignore_index = -100);
+  // Of the counts of a matrix(), such as those of all processes: world.all_reduce(counts).
+  explicit ConfusionMatrix(const Tensor& counts);
   // predictions: scores [N, classes, ...], floating, or class indices i64 [N, ...]; labels i64 [N, ...].
   void add(const Tensor& predictions, const Tensor& labels);
   void reset();

@@ -292,6 +292,7 @@ class Pipeline {
     return then(std::make_shared<Stepwise<F, S>>(std::move(f), std::move(steps)));
   }
 
+  Info info() const { return source_->info(); }
   // In an epoch, of this rank: what Python calls len(dataset) and len(loader). Errors: as Loader's.
   std::int64_t samples() const { return loader_without_threads().samples(); }
   std::int64_t batches() const { return loader_without_threads().batches(); }

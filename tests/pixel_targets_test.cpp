@@ -230,6 +230,9 @@ TEST_CASE("metrics of pixels are those of the pixels one by one") {
   top2_single.add(index_select(rows, 0, counted), index_select(marked.flatten(), 0, counted));
   CHECK(equal(whole.matrix(), single.matrix()));
   CHECK(equal(chosen.matrix(), single.matrix()));
+  CHECK(equal(data::ConfusionMatrix(single.matrix()).matrix(), single.matrix()));
+  CHECK_THROWS_WITH(data::ConfusionMatrix(zeros({2, 3}, {.dtype = i64})), Contains("expected counts"));
+  CHECK_THROWS_WITH(data::ConfusionMatrix(Tensor()), Contains("needs 1 to 100000 classes"));
   CHECK(accuracy.value() == whole.accuracy());
   CHECK(top2.value() == top2_single.value());
   CHECK(top2.seen() == counted.numel());
