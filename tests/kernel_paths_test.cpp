@@ -579,3 +579,44 @@ TEST_CASE("normalized halves are rounded once, with a gradient and without") {
     }
   }
 }
+
+TEST_CASE("in place: add_ and mul_ give the same bits wherever the elements are, for all pairs of dtypes") {
+  manual_seed(test::seed());
+  const auto numbers = [](const Dims& sizes, Dtype t) { return (rand(sizes) * 8 - 4).to(t); };
+  // The elements of x in a larger tensor: as rows of its last dimension, every second one, or by columns.
+  const std::vector<Tensor (*)(const Tensor&)> places{
+      [](const Tensor& x) { return x.clone(); },
+      [](const Tensor& x) {
+        Tensor wide = zeros({x.size(0), x.size(1) + 3}, {.dtype = x.dtype()});
+        return wide.slice(1, 2, 2 + x.size(1)).copy_(x);
+      },
+      [](const Tensor& x) {
+        Tensor wide = zeros({x.size(0), 2 * x.size(1)}, {.dtype = x.dtype()});
+        return wide.slice(1, 0, {}, 2).copy_(x);
+      },
+      [](const Tensor& x) {
+        Tensor turned = zeros({x.size(1), x.size(0)}, {.dtype = x.dtype()});
+        return turned.transpose(0, 1).copy_(x);
+      }};
+  for (const Dtype to : {f32, f16, bf16, f64, i32, i64})
+    for (const Dtype from : {f32, f16, bf16, f64, i32, i64}) {
+      if ((to == i32 || to == i64) && from != i32 && from != i64) continue;
+      for (const std::int64_t length : {1, 7, 16, 17, 41}) {
+        const Tensor y = numbers({37, length}, to), x = numbers({37, length}, from);
+        const double alpha = to == i32 || to == i64 ? 2 : 0.75;
+        const Tensor added = y.clone().add_(x, alpha), multiplied = y.clone().mul_(x);
+        INFO(name_of(to) << " and " << name_of(from) << ", rows of " << length << ", seed " << test::seed());
+        const double length_of_sum = 2;
+        CHECK(difference(added, y.to(f64) + x.to(f64) * alpha, tolerance_for(to, length_of_sum, 8)) == "");
+        CHECK(difference(multiplied, y.to(f64) * x.to(f64), tolerance_for(to)) == "");
+        for (const auto& place_y : places)
+          for (const auto& place_x : places) {
+            CHECK(same_bits(place_y(y).add_(place_x(x), alpha), added));
+            CHECK(same_bits(place_y(y).mul_(place_x(x)), multiplied));
+          }
+        const Tensor row = x.slice(0, 0, 1), column = x.slice(1, 0, 1);
+        CHECK(same_bits(places[1](y).add_(row), y.clone().add_(contiguous(row.expand({37, length})))));
+        CHECK(same_bits(places[1](y).mul_(column), y.clone().mul_(contiguous(column.expand({37, length})))));
+      }
+    }
+}

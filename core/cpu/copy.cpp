@@ -5,6 +5,7 @@
 #include "core/cpu/runs.h"
 #include "core/cpu/simd.h"
 #include "core/cpu/turn.h"
+#include "core/cpu/vectors.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 #include "core/visit_word.h"
@@ -210,17 +211,59 @@ template <class Word> void copy_words(const View& y, const View& x) {
   });
 }
 
+// f(out, in, n) for rows of types Y and X whose elements lie side by side; the other blocks are left to `rest`. Rows
+// may be short, such as a part of the channels of a channels-last image.
+template <class Y, class X, class F, class G>
+void for_dense_rows(const View& y, const View& x, const F& f, const G& rest) {
+  const bool typed = y.dtype == dtype_of<Y> && x.dtype == dtype_of<X>;
+  for_blocks(y, x, [&](const Rows& b) {
+    if (!typed || b.y_stride != 1 || b.x_stride != 1) return rest(b);
+    Y* out = y.as<Y>() + b.to;
+    const X* in = x.as<const X>() + b.at;
+    for (std::int64_t r = 0; r < b.rows; ++r) f(out + r * b.y_step, in + r * b.x_step, b.count);
+  });
+}
+// f.operator()<Y, X>() with the types of y and x, both of f32, f16 or bf16.
+template <class F> void visit_up_to_f32(const View& y, const View& x, const F& f) {
+  const auto with = [&]<class Y> {
+    if (x.dtype == f32) f.template operator()<Y, float>();
+    else if (x.dtype == f16) f.template operator()<Y, Half>();
+    else f.template operator()<Y, BFloat16>();
+  };
+  if (y.dtype == f32) with.template operator()<float>();
+  else if (y.dtype == f16) with.template operator()<Half>();
+  else with.template operator()<BFloat16>();
+}
+
 // y = x via compute type C.
-template <class C> void copy_converting(const View& y, const View& x) {
-  for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
-    if (x.dtype == dtype_of<C> && xs == 1) return store_run(y.data, y.dtype, to, ys, x.as<const C>() + at, n);
-    if (y.dtype == dtype_of<C> && ys == 1) return load_run(y.as<C>() + to, x.data, x.dtype, at, xs, n);
-    C buffer[tile];
-    for (std::int64_t i = 0; i < n; i += tile) {
-      const std::int64_t m = std::min(tile, n - i);
-      load_run(buffer, x.data, x.dtype, at + i * xs, xs, m);
-      store_run(y.data, y.dtype, to + i * ys, ys, buffer, m);
+template <class C> void convert_rows(const View& y, const View& x, const Rows& b) {
+  for (std::int64_t r = 0; r < b.rows; ++r) {
+    const std::int64_t to = b.to + r * b.y_step, at = b.at + r * b.x_step;
+    if (x.dtype == dtype_of<C> && b.x_stride == 1) {
+      store_run(y.data, y.dtype, to, b.y_stride, x.as<const C>() + at, b.count);
+    } else if (y.dtype == dtype_of<C> && b.y_stride == 1) {
+      load_run(y.as<C>() + to, x.data, x.dtype, at, b.x_stride, b.count);
+    } else {
+      C buffer[tile];
+      for (std::int64_t i = 0; i < b.count; i += tile) {
+        const std::int64_t n = std::min(tile, b.count - i);
+        load_run(buffer, x.data, x.dtype, at + i * b.x_stride, b.x_stride, n);
+        store_run(y.data, y.dtype, to + i * b.y_stride, b.y_stride, buffer, n);
+      }
     }
+  }
+}
+template <class C> void copy_converting(const View& y, const View& x) {
+  for_blocks(y, x, [&](const Rows& b) { convert_rows<C>(y, x, b); });
+}
+
+// Between f32, f16 and bf16.
+void copy_rounding(const View& y, const View& x) {
+  visit_up_to_f32(y, x, [&]<class Y, class X> {
+    const auto in_registers = [](Y* out, const X* in, std::int64_t n) {
+      for_vectors<float>(n, [&](const auto& lanes, std::int64_t j) { lanes.store(out + j, lanes.load(in + j)); });
+    };
+    for_dense_rows<Y, X>(y, x, in_registers, [&](const Rows& b) { convert_rows<float>(y, x, b); });
   });
 }
 
@@ -241,35 +284,61 @@ template <class From> void copy_widening(const View& y, const View& x) {
 }
 
 // y = f(y, x) in compute type C.
-template <class C, class F> void update(const View& y, const View& x, F&& f) {
-  for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
-    if (x.dtype == dtype_of<C> && y.dtype == dtype_of<C> && xs == 1 && ys == 1) {
-      C* out = y.as<C>() + to;
-      const C* in = x.as<const C>() + at;
-      for (std::int64_t i = 0; i < n; ++i) out[i] = f(out[i], in[i]);
+template <class C, class Y, class X, class F> void update(const View& y, const View& x, const F& f) {
+  constexpr bool vectors = std::is_floating_point_v<C>;
+  const auto with_elements = [&](Y* out, const X* in, std::int64_t n) {
+    if constexpr (vectors)
+      for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) {
+        lanes.store(out + j, f(lanes.load(out + j), lanes.load(in + j)));
+      });
+    else for (std::int64_t i = 0; i < n; ++i) out[i] = f(out[i], in[i]);
+  };
+  const auto with_number = [&](Y* out, C number, std::int64_t n) {
+    if constexpr (vectors)
+      for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) {
+        lanes.store(out + j, f(lanes.load(out + j), Vec<C>(number)));
+      });
+    else for (std::int64_t i = 0; i < n; ++i) out[i] = f(out[i], static_cast<Y>(number));
+  };
+  for_dense_rows<Y, X>(y, x, with_elements, [&](const Rows& b) {
+    if (y.dtype == dtype_of<Y> && b.y_stride == 1 && b.x_stride == 0) {
+      for (std::int64_t r = 0; r < b.rows; ++r) {
+        C number;
+        load_run(&number, x.data, x.dtype, b.at + r * b.x_step, 0, 1);
+        with_number(y.as<Y>() + b.to + r * b.y_step, number, b.count);
+      }
       return;
     }
-    C a[tile], b[tile];
-    for (std::int64_t i = 0; i < n; i += tile) {
-      const std::int64_t m = std::min(tile, n - i);
-      load_run(a, y.data, y.dtype, to + i * ys, ys, m);
-      load_run(b, x.data, x.dtype, at + i * xs, xs, m);
-      for (std::int64_t j = 0; j < m; ++j) a[j] = f(a[j], b[j]);
-      store_run(y.data, y.dtype, to + i * ys, ys, a, m);
-    }
+    C u[tile], v[tile];
+    for (std::int64_t r = 0; r < b.rows; ++r)
+      for (std::int64_t i = 0; i < b.count; i += tile) {
+        const std::int64_t n = std::min(tile, b.count - i);
+        const std::int64_t to = b.to + r * b.y_step + i * b.y_stride, at = b.at + r * b.x_step + i * b.x_stride;
+        load_run(u, y.data, y.dtype, to, b.y_stride, n);
+        load_run(v, x.data, x.dtype, at, b.x_stride, n);
+        for (std::int64_t j = 0; j < n; ++j) u[j] = f(u[j], v[j]);
+        store_run(y.data, y.dtype, to, b.y_stride, u, n);
+      }
   });
 }
-
-template <class F> void update_in_compute_type(const View& y, const View& x, F&& f) {
-  switch (compute_dtype(y.dtype)) {
-    case Dtype::f64:
-      return update<double>(y, x, f);
-    case Dtype::f32:
-      return update<float>(y, x, f);
-    default:
-      return update<std::int64_t>(y, x, f);
-  }
+template <class F> void update_in_compute_type(const View& y, const View& x, const F& f) {
+  const Dtype compute = compute_dtype(y.dtype);
+  if (compute == f64) update<double, double, double>(y, x, f);
+  else if (compute == i64) update<std::int64_t, std::int64_t, std::int64_t>(y, x, f);
+  else visit_up_to_f32(y, x, [&]<class Y, class X> { update<float, Y, X>(y, x, f); });
 }
+
+// For numbers of compute types and vectors of them.
+struct AddScaled {
+  double alpha;
+  template <class C> C operator()(const C& a, const C& b) const {
+    if constexpr (std::is_arithmetic_v<C>) return static_cast<C>(a + static_cast<C>(alpha) * b);
+    else return a + C(static_cast<typename C::value_type>(alpha)) * b;
+  }
+};
+struct Multiply {
+  template <class C> C operator()(const C& a, const C& b) const { return static_cast<C>(a * b); }
+};
 
 }  // namespace
 
@@ -289,7 +358,7 @@ void copy(const View& y, const View& x) {
   }
   const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
   if (a == i64 && b == i64) copy_converting<std::int64_t>(y, x);
-  else if (a == f32 && b == f32) copy_converting<float>(y, x);
+  else if (a == f32 && b == f32) copy_rounding(y, x);
   else copy_converting<double>(y, x);  // via f64: exact from f32, and from integers below 2^53
 }
 
@@ -300,10 +369,10 @@ void fill(const View& y, double value) {
 }
 
 void add_in_place(const View& y, const View& x, double alpha) {
-  update_in_compute_type(y, x, [alpha]<class C>(C a, C b) { return static_cast<C>(a + static_cast<C>(alpha) * b); });
+  update_in_compute_type(y, x, AddScaled{alpha});
 }
 void mul_in_place(const View& y, const View& x) {
-  update_in_compute_type(y, x, []<class C>(C a, C b) { return static_cast<C>(a * b); });
+  update_in_compute_type(y, x, Multiply{});
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/cpu/philox.h"
-#include "core/cpu/simd.h"
+#include "core/cpu/rows.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
@@ -65,7 +65,12 @@ template <class C> void drop(const View& y, const View& x, double p, std::uint64
   if (!y.is_contiguous()) return drop_channels<C>(y, x, p, seed, offset);
   const Dims* strides[] = {&x.strides};
   const Loop loop = collapse(x.sizes, strides, 1);
-  const bool dense = loop.sizes.rank() == 1;
+  if (loop.sizes.rank() > 1) {
+    const Tensor rows = Tensor::allocate(x.sizes, x.dtype);
+    copy(rows.view(), x);
+    return drop<C>(y, rows.view(), p, seed, offset);
+  }
+  const std::int64_t stride = loop.strides[0][0];
   const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
   const std::int32_t keep_from = first_kept(p);
   const std::int64_t n = y.numel();
@@ -75,18 +80,7 @@ template <class C> void drop(const View& y, const View& x, double p, std::uint64
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t count = std::min(block, n - b * block);
       philox_bits(seed, offset + static_cast<std::uint64_t>(b * philox_counters), bits);
-      if (dense) {
-        load_run(values, x.data, x.dtype, b * block * loop.strides[0][0], loop.strides[0][0], count);
-      } else {
-        for (std::int64_t i = 0; i < count; ++i) {
-          std::int64_t rest = b * block + i, at = 0;
-          for (int d = x.dim() - 1; d >= 0; --d) {
-            at += rest % x.sizes[d] * x.strides[d];
-            rest /= x.sizes[d];
-          }
-          load_run(values + i, x.data, x.dtype, at, 1, 1);
-        }
-      }
+      load_run(values, x.data, x.dtype, b * block * stride, stride, count);
       for (std::int64_t i = 0; i < count; ++i) {
         const C kept = values[i] * scale;
         values[i] = static_cast<std::int32_t>(bits[i] >> 8) >= keep_from ? kept : C(0);
