@@ -46,6 +46,7 @@
 #include "data/loader.h"
 #include "data/metrics.h"
 #include "data/mnist.h"
+#include "data/stream.h"
 #include "data/subset.h"
 #include "data/synthetic.h"
 #include "data/text.h"

@@ -119,7 +119,7 @@ spelled = {
     "data": {
         "DataLoader": "`Pipeline`, as in `mnist().shuffle().batch(128)`, or `Loader`; with a collate_fn `BatchLoader`", "Dataset": "`Dataset` of tensors, or a `Source` of your own",
         "TensorDataset": "`Dataset{.images = x, .labels = y}`", "RandomSampler": "`shuffle()`, `RandomSampler`", "SequentialSampler": "the default; `SequentialSampler`",
-        "Subset": "`subset`", "random_split": "`random_split`", "BatchSampler": "`batch()`, `BatchSampler`", "Sampler": "`Sampler`",
+        "Subset": "`subset`", "random_split": "`random_split`", "IterableDataset": "a function that returns the next item, read ahead by a `StreamLoader`; `shuffled`, `batched` and `mapped`", "BatchSampler": "`batch()`, `BatchSampler`", "Sampler": "`Sampler`",
         "WeightedRandomSampler": "`WeightedRandomSampler`", "SubsetRandomSampler": "`SubsetRandomSampler`", "default_collate": "`read_batch`",
         "ConcatDataset": "`concat`",
     },
@@ -175,8 +175,8 @@ reasons = {
                      "transforms there are `AffineTransform`, `ExpTransform`, `PowerTransform`, `SigmoidTransform`, `TanhTransform`, `SoftplusTransform`, "
                      "`StickBreakingTransform` and the `Inverse` of each. Gradients go through draws of `Gamma` and its kin once, not twice, as in PyTorch.",
     "audio": "Files are .wav. What changes a sound's pitch or speed and keeps the other, filters as SoX has them, and reading of compressed files are missing.",
-    "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
-            "anywhere; data without a size is read in a loop of the program's own. A corpus of tokens that memory does not hold is a "
+    "data": "A `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
+            "anywhere; what has no size is a stream (`data/stream.h`), which is read once. A corpus of tokens that memory does not hold is a "
             "`TokenFile` (`data/token_file.h`: nanoGPT's and llm.c's files).",
     "Tensor": "Not recorded is all that works in place (`core/tensor.h`); what is to be differentiated takes the result, `x = scatter(x, dim, index, y)`. `+=` does not "
               "compile for that reason.",
@@ -185,35 +185,6 @@ reasons = {
              "`roi_align` took its place.",
     "vision": "Targets that are masks, u8 or i64 [N, H, W], or pictures, f32 [N, C, H, W], move with their images (`data/pixel_targets.h`), as with "
               "`tv_tensors.Mask`. Transforms of boxes, key points, videos and Pillow's images do not exist; a decoder's pictures are tensors. `Identity` is no step. "
-              "Interpolation is nearest or bilinear.",
-    "datasets": {
-        "MNIST": "`mnist()`", "FashionMNIST": "`fashion_mnist()`", "KMNIST": "`load_idx_folder(dir, name, split)`", "QMNIST": "the same, of its files under MNIST's names", "CIFAR10": "`cifar10()`", "CIFAR100": "`cifar100()`",
-        "ImageFolder": "`image_folder()`, with `random_crop` a random window of the whole picture", "VisionDataset": "`Source`", "FakeData": "`synthetic_digits()`, `synthetic_color_digits()`",
-    },
-}
-
-# Why what a section does not cover is not covered.
-reasons = {
-    "profiler": "Times on the device come from events around each operator (`core/profile.h`), not from the driver's record of kernels: NVTX names "
-                "every launch for Nsight Systems, which has that.",
-    "distributed": "Ranks train copies of one net, of all ranks or of some (`split`); no parameters that are cut up between ranks, no calls of "
-                   "functions elsewhere. What is sent is tensors and strings: objects of the language are not.",
-    "linalg": "Systems of equations and decompositions are kernels on the host, for thousands of rows or thousands of small matrices; matrices on a "
-              "GPU are copied there and the results back, except up to 32 rows of those that need not wait for the GPU (`qr`, `lu`, `solve_triangular`). "
-              "The names with _ex say by a tensor what those without say by an exception.",
-    "distributions": "`kl_divergence` has PyTorch's pairs but those that are infinite whatever the parameters, and those of `TransformedDistribution`. Of "
-                     "transforms there are `AffineTransform`, `ExpTransform`, `PowerTransform`, `SigmoidTransform`, `TanhTransform`, `SoftplusTransform`, "
-                     "`StickBreakingTransform` and the `Inverse` of each. Gradients go through draws of `Gamma` and its kin once, not twice, as in PyTorch.",
-    "audio": "Files are .wav. What changes a sound's pitch or speed and keeps the other, filters as SoX has them, and reading of compressed files are missing.",
-    "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
-            "anywhere; data without a size is read in a loop of the program's own. A corpus of tokens that memory does not hold is a "
-            "`TokenFile` (`data/token_file.h`: nanoGPT's and llm.c's files).",
-    "Tensor": "Not recorded is all that works in place (`core/tensor.h`); what is to be differentiated takes the result, `x = scatter(x, dim, index, y)`. `+=` does not "
-              "compile for that reason.",
-    "boxes": "Boxes are plain tensors of the forms `xyxy`, `xywh` and `cxcywh` (`nn/boxes.h`, `nn/roi_align.h`). From `torchvision.models.detection` there are "
-             "`AnchorGenerator`, `BoxCoder`, `match_boxes` (there `Matcher`) and `balanced_sample` (`nn/anchors.h`). Pooling of regions without interpolation is missing: "
-             "`roi_align` took its place.",
-    "vision": "Transforms of boxes, key points, masks, videos and Pillow's images do not exist; a decoder's pictures are tensors. `Identity` is no step. "
               "Interpolation is nearest or bilinear.",
     "datasets": "Pictures in folders, one for each class, are read by `image_folder()`: ImageNet, Imagenette, EuroSAT and more; pictures and their masks, as "
                 "those of `VOCSegmentation` and `OxfordIIITPet`, by `mask_folder()`. Nothing fetches "
