@@ -17,7 +17,8 @@ std::map<std::string, std::string> files_under(const std::string& folder) {
   check(is_folder(folder), "mask_folder: there is no folder ", folder);
   std::map<std::string, std::string> files;
   for (const std::string& path : pictures_under(folder)) {
-    const auto [same, added] = files.emplace(fs::relative(path, folder).replace_extension().string(), path);
+    const auto [same, added] =
+        files.emplace(fs::path(path).lexically_relative(folder).replace_extension().string(), path);
     check(added, "mask_folder: ", same->second, " and ", path, " have the same name");
   }
   return files;

@@ -287,7 +287,8 @@ class Pipeline {
   }
   // f(Batch&, Draws&), called in the loader's threads.
   template <class F> Pipeline map(F f) const { return then(std::make_shared<Mapped<F>>(std::move(f))); }
-  // steps(images, height, width, Draws&): the effect of f on each image, with the same draws, as a PixelStep.
+  // steps(images, height, width, Draws&): the effect of f on each image, with the same draws, as a PixelStep. Targets
+  // of pixels are moved, but not filled.
   template <class F, class S> Pipeline map(F f, S steps) const {
     return then(std::make_shared<Stepwise<F, S>>(std::move(f), std::move(steps)));
   }

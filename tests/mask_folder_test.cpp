@@ -121,6 +121,12 @@ TEST_CASE("mask folder: images and masks of the same name, cut alike") {
   put("a", 70, 50);
   put("deep/c", 64, 64);
   io::write_png(dir / "photos/without.png", zeros({3, 9, 9}));
+  std::filesystem::create_directories(dir / "elsewhere");  // links have the names that count
+  for (const char* folder : {"photos", "masks"}) {
+    const std::string from = dir / concat(folder, "/deep/c.png"), to = dir / concat("elsewhere/", folder, ".png");
+    std::filesystem::rename(from, to);
+    std::filesystem::create_symlink(to, from);
+  }
   for (const bool random : {false, true}) {
     data::ImageFolderOptions options{.size = 32};
     if (random) options.random_crop = data::ResizedCropOptions{.scale = {0.3f, 1}};
