@@ -1,5 +1,6 @@
 #include "autograd/node.h"
 
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -9,11 +10,14 @@
 
 namespace mantissa::autograd {
 
-Node::~Node() { delete hooks_; }
+Node::~Node() { delete hooks_.load(std::memory_order_relaxed); }
 
 Hooks& Node::hooks() {
-  if (!hooks_) hooks_ = new Hooks;
-  return *hooks_;
+  Hooks* hooks = hooks_.load(std::memory_order_acquire);
+  if (hooks) return *hooks;
+  auto made = std::make_unique<Hooks>();
+  if (hooks_.compare_exchange_strong(hooks, made.get(), std::memory_order_acq_rel)) hooks = made.release();
+  return *hooks;
 }
 
 void retain(Node* n) noexcept { n->retain(); }

@@ -53,7 +53,7 @@ class Node : public RefCounted {
   virtual bool is_part(Part&) const { return false; }
 
   Hooks& hooks();  // made on first use
-  bool has_hooks() const { return hooks_ != nullptr; }
+  bool has_hooks() const { return hooks_.load(std::memory_order_acquire) != nullptr; }
 
  protected:
   void set_edges(std::span<const NodeRef> edges) { edges_ = edges; }
@@ -62,7 +62,7 @@ class Node : public RefCounted {
   std::uint64_t id_;
   const char* name_;
   std::span<const NodeRef> edges_;
-  Hooks* hooks_ = nullptr;  // owned
+  std::atomic<Hooks*> hooks_ = nullptr;  // owned; one thread's backward() may make a leaf's while another's asks
 };
 
 // The node of a parameter or another leaf; it owns the gradient.
