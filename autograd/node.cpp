@@ -12,12 +12,17 @@ namespace mantissa::autograd {
 
 Node::~Node() { delete hooks_.load(std::memory_order_relaxed); }
 
-Hooks& Node::hooks() {
-  Hooks* hooks = hooks_.load(std::memory_order_acquire);
-  if (hooks) return *hooks;
+namespace {
+// Apart from hooks(), which is called in every step, to keep that short.
+[[gnu::noinline, gnu::cold]] Hooks& make_hooks(std::atomic<Hooks*>& hooks) {
   auto made = std::make_unique<Hooks>();
-  if (hooks_.compare_exchange_strong(hooks, made.get(), std::memory_order_acq_rel)) hooks = made.release();
-  return *hooks;
+  Hooks* before = nullptr;
+  return hooks.compare_exchange_strong(before, made.get(), std::memory_order_acq_rel) ? *made.release() : *before;
+}
+}  // namespace
+Hooks& Node::hooks() {
+  Hooks* const hooks = hooks_.load(std::memory_order_acquire);
+  return hooks ? *hooks : make_hooks(hooks_);
 }
 
 void retain(Node* n) noexcept { n->retain(); }
