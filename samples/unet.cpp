@@ -67,13 +67,16 @@ int run(int argc, char** argv) {
   const bool folder = o.dataset == "folder";
   if (!folder) classes = 11, size = 64;
   check(!folder || !o.data.empty(), "--dataset folder needs --data FOLDER");
-  check(size % (std::int64_t{1} << levels) == 0, "--size ", size, " cannot be halved ", levels, " times");
+  check(levels <= 16 && size % (std::int64_t{1} << levels) == 0, "--size ", size, " cannot be halved ", levels,
+        " times");
 
   // A folder's files are split; only training cuts random windows.
   const auto part = [&](std::size_t i, std::optional<data::ResizedCropOptions> crop, std::int64_t scenes) {
-    if (folder)
-      return Pipeline(data::mask_folder(o.data + "/images", o.data + "/masks", {.size = size, .random_crop = crop}))
-          .random_split({0.9, 0.1}, 1)[i];
+    if (folder) {
+      const auto set = data::mask_folder(o.data + "/images", o.data + "/masks", {.size = size, .random_crop = crop});
+      const Pipeline p = Pipeline(set).random_split({0.9, 0.1}, 1)[i];
+      return o.limit == 0 || o.limit >= p.samples() ? p : p.subset(arange(o.limit).to_vector<std::int64_t>());
+    }
     const data::Dataset set = data::load_dataset(o.dataset, i == 0 ? data::Split::train : data::Split::test, o.data);
     return Pipeline(samples::scenes_of(set, o.limit > 0 ? std::min(o.limit, scenes) : scenes, i));
   };
