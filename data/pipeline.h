@@ -276,8 +276,10 @@ class Pipeline {
   Pipeline normalize(std::vector<float> mean, std::vector<float> std) const {
     return with(&Pipeline::normalization_, std::optional(Normalize(std::move(mean), std::move(std))));
   }
-  Pipeline normalize(float mean, float std) const {  // the same for every channel; floats in [0, 1]: normalize(0, 1)
-    return normalize(std::vector<float>{mean}, std::vector<float>{std});
+  // The same for every channel; floats in [0, 1]: normalize(0, 1). A template, so that {0.5f} is still a vector.
+  template <class M, class S> requires (std::is_arithmetic_v<M> && std::is_arithmetic_v<S>)
+  Pipeline normalize(M mean, S std) const {
+    return normalize(std::vector{static_cast<float>(mean)}, std::vector{static_cast<float>(std)});
   }
   // No normalisation: the pixels as they are, u8 for images.
   Pipeline raw() const { return with(&Pipeline::normalization_, std::optional<Normalize>()); }
