@@ -62,6 +62,8 @@ void drop_channels(const View& y, const View& x, double p, std::uint64_t seed, s
 }
 
 template <class C> void drop(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) {
+  const std::int64_t n = y.numel();
+  if (n == 0) return;
   if (!y.is_contiguous()) return drop_channels<C>(y, x, p, seed, offset);
   const Dims* strides[] = {&x.strides};
   const Loop loop = collapse(x.sizes, strides, 1);
@@ -73,7 +75,6 @@ template <class C> void drop(const View& y, const View& x, double p, std::uint64
   const std::int64_t stride = loop.strides[0][0];
   const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
   const std::int32_t keep_from = first_kept(p);
-  const std::int64_t n = y.numel();
   parallel_for((n + block - 1) / block, grain_size / block, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t bits[block];
     C values[block];
