@@ -22,9 +22,9 @@ struct Loader::Engine {
   }
   Batch brought(Batch made) const {
     if (resident) return resident->gather(made.image);
-    const Tensor label = made.label.to(device);
-    const bool classes_of_pixels = label.dtype() == u8 && has_pixel_targets(made);
-    return {made.image.to(device), classes_of_pixels ? cast(label, i64) : label};
+    if (!device.is_cpu()) made = {made.image.to(device), made.label.to(device)};
+    if (has_pixel_targets(made) && made.label.dtype() == u8) made.label = cast(made.label, i64);
+    return made;
   }
 
   const SourcePtr source;

@@ -175,6 +175,8 @@ TEST_CASE("noise, boxes and the like leave targets alone; so do moves of targets
     at += label.size(0);
   }
   CHECK(equal(seen, expected));
+  for (auto [image, label] : P(set).map([](data::Batch& b, data::Draws&) { b.label = {}; }).batch(5))
+    CHECK(!label.defined());  // a step may do without targets
   const Tensor rows = rand({12, 20}), boxes = rand({12, 24, 4});
   for (const Tensor& labels : {rows, boxes}) {
     at = 0;
