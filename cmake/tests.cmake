@@ -241,6 +241,7 @@ sample_test(char_rnn "--epochs 100000" --data ${PROJECT_SOURCE_DIR}/README.md --
 sample_test(dcgan "--epochs 100000" --dataset synthetic --limit 128 --batch 32 --epochs 1 --width 8)
 sample_test(diffusion "--epochs 100000" --dataset synthetic --limit 32 --batch 8 --epochs 1 --width 8 --steps 2)
 sample_test(unet "--epochs 100000" --dataset synthetic --limit 16 --batch 8 --epochs 1 --width 4 --levels 2)
+sample_test(detector "--epochs 100000" --dataset synthetic --limit 16 --batch 8 --epochs 1)
 set(images --dataset synthetic-color --limit 32 --batch 16 --threads 1)
 sample_test(cifar "--epochs 100000" ${images} --model fast --width 4 --epochs 2)
 sample_test(vit "--epochs 100000" ${images} --width 16 --heads 2 --layers 1 --patch 8 --epochs 2 --augment trivial)

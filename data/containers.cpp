@@ -40,7 +40,8 @@ bool same(const Tensor& a, const Tensor& b) {
 // The sub-batches that go through each list of transforms, and the batch merged from them.
 class Parts {
  public:
-  Parts(Batch& batch, Draws& draws, const char* who) : batch_(batch), draws_(draws), who_(who) {
+  Parts(Batch& batch, Draws& draws, Targets targets, const char* who)
+      : batch_(batch), draws_(draws), who_(who), moving_(targets != Targets::values || has_pixel_targets(batch)) {
     check(batch.image.defined() && batch.image.dim() >= 1 && is_plain(batch.image, who), who,
           ": expected contiguous images [B, ...], got ", batch.image);
   }
@@ -51,7 +52,7 @@ class Parts {
     for (const Transforms* list : lists)
       for (const auto& transform : *list) transform->apply(part, draws_);
     collect(part.image, rows, images_);
-    if (has_pixel_targets(batch_)) collect(part.label, rows, targets_);
+    if (moving_) collect(part.label, rows, targets_);
     else check(same(part.label, label), who_,
                ": what is inside must not change the targets; MixUp and CutMix go outside");
   }
@@ -72,26 +73,28 @@ class Parts {
   Batch& batch_;
   Draws& draws_;
   const char* who_;
+  bool moving_;  // the targets, too
   Tensor images_, targets_;
 };
 
 }  // namespace
 
-RandomApply::RandomApply(Transforms inside, float probability) : transforms(std::move(inside)), p(probability) {
+RandomApply::RandomApply(Transforms inside, float probability, Targets t)
+    : transforms(std::move(inside)), p(probability), targets(t) {
   check(p >= 0 && p <= 1, "random_apply: p must be a probability, got ", p);
 }
 
 void RandomApply::apply(Batch& batch, Draws& draws) const {
   Rows chosen, others;
   for (std::int64_t b = 0; b < batch.image.size(0); ++b) (draws.uniform() < p ? chosen : others).push_back(b);
-  Parts parts(batch, draws, "random_apply");
+  Parts parts(batch, draws, targets, "random_apply");
   parts.add(chosen, {&transforms});
   parts.add(others, {});
   parts.finish();
 }
 
-RandomChoice::RandomChoice(std::vector<Transforms> lists, std::vector<float> w)
-    : choices(std::move(lists)), weights(std::move(w)) {
+RandomChoice::RandomChoice(std::vector<Transforms> lists, std::vector<float> w, Targets t)
+    : choices(std::move(lists)), weights(std::move(w)), targets(t) {
   if (weights.empty()) weights.assign(choices.size(), 1);
   check(!choices.empty() && weights.size() == choices.size(), "random_choice: ", choices.size(), " choices and ",
         weights.size(), " weights");
@@ -112,13 +115,13 @@ void RandomChoice::apply(Batch& batch, Draws& draws) const {
     while (choice + 1 < choices.size() && left >= weights[choice]) left -= weights[choice++];
     rows[choice].push_back(b);
   }
-  Parts parts(batch, draws, "random_choice");
+  Parts parts(batch, draws, targets, "random_choice");
   for (std::size_t i = 0; i < choices.size(); ++i) parts.add(rows[i], {&choices[i]});
   parts.finish();
 }
 
 void RandomOrder::apply(Batch& batch, Draws& draws) const {
-  Parts parts(batch, draws, "random_order");
+  Parts parts(batch, draws, targets, "random_order");
   for (std::int64_t b = 0; b < batch.image.size(0); ++b) {
     std::vector<const Transforms*> order;
     for (const Transforms& list : lists) order.push_back(&list);

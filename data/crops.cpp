@@ -42,13 +42,18 @@ void copy_window(const T* in, std::int64_t row, std::int64_t top, std::int64_t l
 
 }  // namespace
 
-Tensor pad(const Tensor& images, const PadOptions& o) {
+Tensor pad(const Tensor& images, const PadOptions& o, Motions* motions) {
   check_some_images(images, "pad");
   const std::int64_t h = images.size(2), w = images.size(3);
   check_border(o.top, o.bottom, h, o.border);
   check_border(o.left, o.right, w, o.border);
   const Tensor out = Tensor::allocate({images.size(0), images.size(1), h + o.top + o.bottom, w + o.left + o.right},
                                       images.dtype());
+  if (motions) {
+    const Place shift{static_cast<double>(o.left), static_cast<double>(o.top)};
+    motions->insert(motions->end(), static_cast<std::size_t>(images.size(0)),
+                    scaled_and_shifted(out.size(2), out.size(3), {1, 1}, shift));
+  }
   with_elements(images, [&]<class T>(const T* in) {
     const T fill = pixel_from<T>(o.fill);
     T* to = out.data<T>();
@@ -73,7 +78,7 @@ Tensor pad(const Tensor& images, const PadOptions& o) {
   return out;
 }
 
-Tensor random_crop(const Tensor& images, const RandomCropOptions& o, Draws& draws) {
+Tensor random_crop(const Tensor& images, const RandomCropOptions& o, Draws& draws, Motions* motions) {
   check_some_images(images, "random_crop");
   const Tensor padded =
       o.padding == 0 ? images : pad(images, {o.padding, o.padding, o.padding, o.padding, o.fill, o.border});
@@ -84,6 +89,8 @@ Tensor random_crop(const Tensor& images, const RandomCropOptions& o, Draws& draw
   with_elements(padded, [&]<class T>(const T* in) {
     for (std::int64_t b = 0; b < images.size(0); ++b) {
       const std::int64_t top = draws.below(h - o.height + 1), left = draws.below(w - o.width + 1);
+      const Place shift{static_cast<double>(o.padding - left), static_cast<double>(o.padding - top)};
+      if (motions) motions->push_back(scaled_and_shifted(o.height, o.width, {1, 1}, shift));
       for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
         copy_window(in + c * h * w, w, top, left, o.height, o.width, out.data<T>() + c * o.height * o.width);
     }

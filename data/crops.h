@@ -8,6 +8,7 @@
 
 #include "core/tensor.h"
 #include "data/draws.h"
+#include "data/motion.h"
 
 namespace mantissa::data {
 
@@ -21,7 +22,8 @@ struct PadOptions {
   Border border = Border::constant;
   float target_fill = 0;  // of targets that move with the pixels: data/pixel_targets.h
 };
-Tensor pad(const Tensor& images, const PadOptions& options);
+// motions, here and below: as those of data/transforms.h.
+Tensor pad(const Tensor& images, const PadOptions& options, Motions* motions = nullptr);
 
 // A window of this size at a random position of each padded image. Error if the window is larger than that.
 struct RandomCropOptions {
@@ -31,7 +33,7 @@ struct RandomCropOptions {
   Border border = Border::constant;
   float target_fill = 0;
 };
-Tensor random_crop(const Tensor& images, const RandomCropOptions& options, Draws& draws);
+Tensor random_crop(const Tensor& images, const RandomCropOptions& options, Draws& draws, Motions* motions = nullptr);
 
 // For test-time augmentation: crops of the upper left, upper right, lower left and lower right corner and of the
 // centre. [5 B, C, height, width]: those of the first image, then those of the second, ...

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "data/box_targets.h"
 #include "data/pixel_targets.h"
 
 namespace mantissa::data {
@@ -17,6 +18,7 @@ class InMemory final : public Source {
           "a dataset needs images [N, C, H, W] and as many i64 labels [N], u8 or i64 masks [N, H, W] or floating "
           "targets [N, ...], got ",
           set_.images, " and ", set_.labels);
+    if (set_.targets != Targets::values) check_place_targets(set_.labels, set_.targets, set_.size());
     check(set_.images.device().is_cpu() && set_.images.is_contiguous() && set_.labels.is_contiguous(),
           "a dataset must be contiguous and on the CPU");
     for (int d = 1; d < set_.images.dim(); ++d) sample_.push_back(set_.images.size(d));
@@ -94,7 +96,7 @@ Batch Dataset::get_batch(std::span<const std::int64_t> indices) const {
 }
 
 Info Dataset::info() const {
-  Info info{classes, class_names, name, source, mean, std};
+  Info info{classes, class_names, name, source, mean, std, targets};
   if (mean.empty() && images.defined() && images.dtype() == u8) info.mean = info.std = {0.5f};
   return info;
 }

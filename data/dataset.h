@@ -18,12 +18,17 @@ struct Batch {
   Tensor label;  // i64 [B]; other targets if the dataset has those, f32 [B, classes] after MixUp and CutMix
 };
 
+// What the targets are, for steps that move pixels: values that have no place in the image, or masks, which are known
+// by their size (data/pixel_targets.h); or boxes or points (data/box_targets.h).
+enum class Targets { values, boxes, points };
+
 // Metadata of a dataset. Without mean and std its images are not normalised.
 struct Info {
   std::int64_t classes = 0;
   std::vector<std::string> class_names = {};
   std::string name = {}, source = {};
   std::vector<float> mean = {}, std = {};
+  Targets targets = Targets::values;
 };
 
 struct Dataset {
@@ -37,6 +42,7 @@ struct Dataset {
   // A pipeline subtracts `mean` and divides by `std`, one value or one per channel; u8 pixels are first scaled to [0,
   // 1]. Empty: 0.5 and 0.5 for u8, so that pixels end up in [-1, 1]; f32 images are left unchanged.
   std::vector<float> mean = {}, std = {};
+  Targets targets = Targets::values;  // boxes and points: f32 `labels` (data/box_targets.h)
 
   std::int64_t size() const { return images.defined() ? images.size(0) : 0; }
   // Copies of the samples at `indices`, in that order. Error if an index is not in [0, size()).

@@ -40,6 +40,18 @@ void move_image(const Tensor& images, std::int64_t b, const Origin& o, const Rot
   sample_image(images, b, places, options, out);
 }
 
+// The way back from the output to the input, about the centre.
+Motion motion_of(const Origin& o, const Tensor& images) {
+  const double x = static_cast<double>(images.size(3)) / 2, y = static_cast<double>(images.size(2)) / 2;
+  const double xx = o.xx, xy = o.xy, yx = o.yx, yy = o.yy;
+  return {images.size(2), images.size(3),
+          inverse_map({xx, xy, o.x0 + x - xx * x - xy * y, yx, yy, o.y0 + y - yx * x - yy * y, 0, 0})};
+}
+
+void tell_all(Motions* motions, const Tensor& images, const Motion& motion) {
+  if (motions) motions->insert(motions->end(), static_cast<std::size_t>(images.size(0)), motion);
+}
+
 constexpr double radian = 0.017453292519943295;  // of a degree
 
 // The inverse of shift(turn(shear_y(shear_x(scale(.))))): torchvision's matrix, RSS = R(angle) S(shear) scale.
@@ -61,6 +73,11 @@ Origin rotated(double degrees) {
 
 }  // namespace
 
+Motion motion_of(const Window& w, std::int64_t height, std::int64_t width) {
+  const double x = static_cast<double>(width) / static_cast<double>(w.width);
+  const double y = static_cast<double>(height) / static_cast<double>(w.height);
+  return scaled_and_shifted(height, width, {x, y}, {-x * static_cast<double>(w.left), -y * static_cast<double>(w.top)});
+}
 void check_resized_crop(const ResizedCropOptions& o) {
   check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1] &&
             std::isfinite(o.scale[1]) && std::isfinite(o.ratio[1]),
@@ -86,27 +103,30 @@ Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const Resized
   return {(h - high) / 2, (w - wide) / 2, high, wide};
 }
 
-Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width, Interpolation how) {
+Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width, Interpolation how, Motions* motions) {
   check_some_images(images, "resize");
   check(height >= 1 && width >= 1, "resize: the new size must be positive, got ", height, " x ", width);
-  return resize_window(images, {0, 0, images.size(2), images.size(3)}, height, width, how);
+  const Window all{0, 0, images.size(2), images.size(3)};
+  tell_all(motions, images, motion_of(all, height, width));
+  return resize_window(images, all, height, width, how);
 }
 
-Tensor resize_shorter_side(const Tensor& images, std::int64_t size, Interpolation how) {
+Tensor resize_shorter_side(const Tensor& images, std::int64_t size, Interpolation how, Motions* motions) {
   check_some_images(images, "resize_shorter_side");
   check(size >= 1 && size <= INT32_MAX, "resize_shorter_side: the new size must be from 1 to 2^31 - 1, got ", size);
   const std::int64_t h = images.size(2), w = images.size(3);
-  return h <= w ? resize(images, size, size * w / h, how) : resize(images, size * h / w, size, how);
+  return h <= w ? resize(images, size, size * w / h, how, motions) : resize(images, size * h / w, size, how, motions);
 }
 
-Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws, Interpolation how) {
+Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws, Interpolation how,
+                     Motions* motions) {
   check(least >= 1 && most > least, "random_resize: sizes must be a range of positive numbers, got ", least, " to ",
         most);
-  return resize_shorter_side(images, least + draws.below(most - least), how);
+  return resize_shorter_side(images, least + draws.below(most - least), how, motions);
 }
 
 Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t width, Draws& draws,
-                    std::array<float, 2> scale, Interpolation how) {
+                    std::array<float, 2> scale, Interpolation how, Motions* motions) {
   check_some_images(images, "scale_jitter");
   check(height >= 1 && width >= 1 && scale[0] > 0 && scale[0] <= scale[1] && std::isfinite(scale[1]),
         "scale_jitter: size and scale must be positive, got ", height, " x ", width, " and ", scale[0], " to ",
@@ -115,11 +135,11 @@ Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t widt
   const double by = std::min(static_cast<double>(height) / h, static_cast<double>(width) / w) *
                     static_cast<double>(draws.uniform(scale[0], scale[1]));
   const auto side = [by](double s) { return static_cast<std::int64_t>(std::clamp<double>(s * by, 1, INT32_MAX)); };
-  return resize(images, side(h), side(w), how);
+  return resize(images, side(h), side(w), how, motions);
 }
 
 Tensor random_shorter_side(const Tensor& images, const std::vector<std::int64_t>& sizes, Draws& draws,
-                           std::int64_t longest, Interpolation how) {
+                           std::int64_t longest, Interpolation how, Motions* motions) {
   check_some_images(images, "random_shorter_side");
   check(!sizes.empty() && longest >= 1, "random_shorter_side: needs sizes to choose from, and a positive longest side");
   for (const std::int64_t s : sizes)
@@ -129,10 +149,10 @@ Tensor random_shorter_side(const Tensor& images, const std::vector<std::int64_t>
   const double by =
       std::min(static_cast<double>(chosen) / std::min(h, w), static_cast<double>(longest) / std::max(h, w));
   const auto side = [by](double s) { return static_cast<std::int64_t>(std::clamp<double>(s * by, 1, INT32_MAX)); };
-  return resize(images, side(h), side(w), how);
+  return resize(images, side(h), side(w), how, motions);
 }
 
-Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width) {
+Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width, Motions* motions) {
   check_some_images(images, "center_crop");
   const Tensor out = like(images, height, width, "center_crop");
   std::memset(out.raw_data(), 0, static_cast<std::size_t>(out.nbytes()));
@@ -140,6 +160,7 @@ Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width
   // torchvision rounds half to even; if the image is smaller, it pads the smaller half first.
   const std::int64_t top = height <= h ? std::lrint(static_cast<double>(h - height) / 2) : -((height - h) / 2);
   const std::int64_t left = width <= w ? std::lrint(static_cast<double>(w - width) / 2) : -((width - w) / 2);
+  tell_all(motions, images, motion_of(Window{top, left, height, width}, height, width));
   const std::int64_t x0 = std::max<std::int64_t>(0, -left), count = std::min(width, w - left) - x0;
   const auto* in = static_cast<const char*>(images.raw_data());
   auto* to = static_cast<char*>(out.raw_data());
@@ -150,12 +171,14 @@ Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width
   return out;
 }
 
-Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws, const ResizedCropOptions& o) {
+Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws, const ResizedCropOptions& o,
+                           Motions* motions) {
   check_some_images(images, "random_resized_crop");
   check_resized_crop(o);
   const Tensor out = like(images, size, size, "random_resized_crop");
   for (std::int64_t b = 0; b < images.size(0); ++b) {
     const Window window = random_window(images.size(2), images.size(3), draws, o);
+    if (motions) motions->push_back(motion_of(window, size, size));
     out.slice(0, b, b + 1).copy_(resize_window(images.slice(0, b, b + 1), window, size, size, o.interpolation));
   }
   return out;
@@ -169,13 +192,16 @@ Tensor rotate(const Tensor& images, double degrees, const RotationOptions& o) {
   return out;
 }
 
-Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const RotationOptions& o) {
+Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const RotationOptions& o, Motions* motions) {
   check_some_images(images, "random_rotation");
   check(degrees >= 0, "random_rotation: the largest angle must not be negative, got ", degrees);
   const Tensor out = like(images, images.size(2), images.size(3), "random_rotation");
   Places places(images.size(2), images.size(3));
-  for (std::int64_t b = 0; b < images.size(0); ++b)
-    move_image(images, b, rotated(draws.uniform(-degrees, degrees)), o, out, places);
+  for (std::int64_t b = 0; b < images.size(0); ++b) {
+    const Origin origin = rotated(draws.uniform(-degrees, degrees));
+    if (motions) motions->push_back(motion_of(origin, images));
+    move_image(images, b, origin, o, out, places);
+  }
   return out;
 }
 
@@ -188,7 +214,7 @@ Tensor affine(const Tensor& images, const Affine& map, const RotationOptions& o)
   return out;
 }
 
-Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptions& o) {
+Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptions& o, Motions* motions) {
   check_some_images(images, "random_affine");
   check(o.degrees >= 0, "random_affine: the largest angle must not be negative, got ", o.degrees);
   for (const float part : o.translate)
@@ -209,7 +235,9 @@ Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptio
     map.scale = draws.uniform(o.scale[0], o.scale[1]);
     map.shear_x = draws.uniform(o.shear_x[0], o.shear_x[1]);
     map.shear_y = draws.uniform(o.shear_y[0], o.shear_y[1]);
-    move_image(images, b, inverse_of(map), {o.interpolation, o.fill}, out, places);
+    const Origin origin = inverse_of(map);
+    if (motions) motions->push_back(motion_of(origin, images));
+    move_image(images, b, origin, {o.interpolation, o.fill}, out, places);
   }
   return out;
 }

@@ -8,6 +8,7 @@
 
 #include "core/tensor.h"
 #include "data/draws.h"
+#include "data/motion.h"
 #include "data/resize.h"
 
 namespace mantissa::data {
@@ -15,22 +16,24 @@ namespace mantissa::data {
 // Bilinear with antialiasing when shrinking, as Pillow and torchvision do, or the nearest pixel, as torchvision does
 // with masks.
 Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width,
-              Interpolation interpolation = Interpolation::bilinear);
+              Interpolation interpolation = Interpolation::bilinear, Motions* motions = nullptr);
 // Resizes the shorter side to `size`, keeping the aspect ratio.
 Tensor resize_shorter_side(const Tensor& images, std::int64_t size,
-                           Interpolation interpolation = Interpolation::bilinear);
+                           Interpolation interpolation = Interpolation::bilinear, Motions* motions = nullptr);
 // A random size per batch: the shorter side is resized to a number from [least, most); or the image is fitted into
 // height x width, times a factor from `scale`.
 Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws,
-                     Interpolation interpolation = Interpolation::bilinear);
+                     Interpolation interpolation = Interpolation::bilinear, Motions* motions = nullptr);
 Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t width, Draws& draws,
-                    std::array<float, 2> scale = {0.1f, 2.0f}, Interpolation interpolation = Interpolation::bilinear);
+                    std::array<float, 2> scale = {0.1f, 2.0f}, Interpolation interpolation = Interpolation::bilinear,
+                    Motions* motions = nullptr);
 // Resizes the shorter side to one of `sizes`, or less, so that the longer side is at most `longest`. torchvision's
 // RandomShortestSize.
 Tensor random_shorter_side(const Tensor& images, const std::vector<std::int64_t>& sizes, Draws& draws,
-                           std::int64_t longest = INT64_MAX, Interpolation interpolation = Interpolation::bilinear);
+                           std::int64_t longest = INT64_MAX, Interpolation interpolation = Interpolation::bilinear,
+                           Motions* motions = nullptr);
 // The central window; smaller images are zero-padded first.
-Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width);
+Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width, Motions* motions = nullptr);
 
 // A window of random position, area (as a fraction of the image) and aspect ratio (width / height), resized to size x
 // size.
@@ -39,9 +42,10 @@ struct ResizedCropOptions {
   Interpolation interpolation = Interpolation::bilinear;
 };
 Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws,
-    const ResizedCropOptions& options = {});
+                           const ResizedCropOptions& options = {}, Motions* motions = nullptr);
 // The random window for one image.
 Window random_window(std::int64_t height, std::int64_t width, Draws& draws, const ResizedCropOptions& options);
+Motion motion_of(const Window& window, std::int64_t height, std::int64_t width);  // which becomes height x width
 void check_resized_crop(const ResizedCropOptions& options);  // Error for invalid ranges
 
 // Rotates by an angle in degrees, counter-clockwise, about the centre; the size is kept. Outside pixels are `fill`.
@@ -52,7 +56,8 @@ struct RotationOptions {
 };
 Tensor rotate(const Tensor& images, double degrees, const RotationOptions& options = {});
 // Each image is rotated by its own random angle from [-degrees, degrees].
-Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const RotationOptions& options = {});
+Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const RotationOptions& options = {},
+                       Motions* motions = nullptr);
 
 // Affine map as torchvision's affine: shear, clockwise rotation, scaling, then translation. With nearest interpolation
 // the selected pixels are torchvision's as well.
@@ -72,6 +77,7 @@ struct RandomAffineOptions {
   Interpolation interpolation = Interpolation::nearest;
   float fill = 0, target_fill = 0;
 };
-Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptions& options);
+Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptions& options,
+                     Motions* motions = nullptr);
 
 }  // namespace mantissa::data

@@ -27,6 +27,7 @@
 
 #include "data/auto_augment.h"
 #include "data/blur.h"
+#include "data/box_crops.h"
 #include "data/color.h"
 #include "data/containers.h"
 #include "data/crops.h"
@@ -49,8 +50,9 @@ class Pipeline {
   explicit Pipeline(S source) : Pipeline(std::make_shared<S>(std::move(source))) {}
   explicit Pipeline(SourcePtr source) : source_(std::move(source)) {
     if (!source_) return;
-    if (Info info = source_->info(); !info.mean.empty())
-      normalization_ = Normalize(std::move(info.mean), std::move(info.std));
+    Info info = source_->info();
+    targets_ = info.targets;
+    if (!info.mean.empty()) normalization_ = Normalize(std::move(info.mean), std::move(info.std));
   }
 
   // The samples at `indices`, in that order, and disjoint random parts of all samples, as data/subset.h; before
@@ -93,85 +95,101 @@ class Pipeline {
   // The dtype of the normalised images; f32 by default.
   Pipeline dtype(Dtype t) const { return with(&Pipeline::dtype_, t); }
 
-  // Transforms run in the order written, on u8 images; normalisation comes last. Those that move pixels move targets
-  // with a value per pixel along: data/pixel_targets.h.
+  // Transforms run in the order written, on u8 images; normalisation comes last. Those that move pixels have masks,
+  // boxes and points move along: data/pixel_targets.h, data/box_targets.h.
   Pipeline random_flip(float p = 0.5f) const {
-    return move(p,
-                [](Tensor x, Draws& draws, float p) {
-                  random_flip_(x, draws, p);
-                  return x;
-                },
-                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
-                  return random_flip_steps(n, draws, p);
-                });
+    return move(
+        p,
+        [](Tensor x, Draws& draws, float p, Motions* to) {
+          random_flip_(x, draws, p, to);
+          return x;
+        },
+        [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) { return random_flip_steps(n, draws, p); });
   }
   Pipeline random_vertical_flip(float p = 0.5f) const {
-    return move(p,
-                [](Tensor x, Draws& draws, float p) {
-                  random_vertical_flip_(x, draws, p);
-                  return x;
-                },
-                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
-                  return random_vertical_flip_steps(n, draws, p);
-                });
+    return move(
+        p,
+        [](Tensor x, Draws& draws, float p, Motions* to) {
+          random_vertical_flip_(x, draws, p, to);
+          return x;
+        },
+        [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
+          return random_vertical_flip_steps(n, draws, p);
+        });
   }
   Pipeline random_crop(std::int64_t padding) const {
-    return move(padding,
-                [](const Tensor& x, Draws& draws, std::int64_t by) { return data::random_crop(x, by, draws); },
-                [padding](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
-                  return random_crop_steps(n, padding, draws);
-                });
+    return move(
+        padding,
+        [](const Tensor& x, Draws& draws, std::int64_t by, Motions* to) { return data::random_crop(x, by, draws, to); },
+        [padding](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
+          return random_crop_steps(n, padding, draws);
+        });
   }
   Pipeline random_crop(RandomCropOptions options) const {
-    return move(options,
-                [](const Tensor& x, Draws& draws, const auto& o) { return data::random_crop(x, o, draws); });
+    return move(options, [](const Tensor& x, Draws& draws, const auto& o, Motions* to) {
+      return data::random_crop(x, o, draws, to);
+    });
   }
   Pipeline pad(PadOptions options) const {
-    return move(options, [](const Tensor& x, Draws&, const auto& o) { return data::pad(x, o); });
+    return move(options, [](const Tensor& x, Draws&, const auto& o, Motions* to) { return data::pad(x, o, to); });
   }
   Pipeline random_rotation(float degrees, RotationOptions options = {}) const {
-    return move(options, [degrees](const Tensor& x, Draws& draws, const auto& o) {
-      return data::random_rotation(x, degrees, draws, o);
+    return move(options, [degrees](const Tensor& x, Draws& draws, const auto& o, Motions* to) {
+      return data::random_rotation(x, degrees, draws, o, to);
     });
   }
   Pipeline random_resized_crop(std::int64_t size, ResizedCropOptions options = {}) const {
-    return move(options, [size](const Tensor& x, Draws& draws, const auto& o) {
-      return data::random_resized_crop(x, size, draws, o);
+    return move(options, [size](const Tensor& x, Draws& draws, const auto& o, Motions* to) {
+      return data::random_resized_crop(x, size, draws, o, to);
     });
   }
   Pipeline resize(std::int64_t height, std::int64_t width) const {
-    return move(Interpolation::bilinear,
-                [=](const Tensor& x, Draws&, Interpolation how) { return data::resize(x, height, width, how); });
+    return move(Interpolation::bilinear, [=](const Tensor& x, Draws&, Interpolation how, Motions* to) {
+      return data::resize(x, height, width, how, to);
+    });
   }
   Pipeline center_crop(std::int64_t height, std::int64_t width) const {
-    return move(0, [=](const Tensor& x, Draws&, int) { return data::center_crop(x, height, width); });
+    return move(0, [=](const Tensor& x, Draws&, int, Motions* to) { return data::center_crop(x, height, width, to); });
   }
   Pipeline random_resize(std::int64_t least, std::int64_t most) const {
-    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how) {
-      return data::random_resize(x, least, most, draws, how);
+    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how, Motions* to) {
+      return data::random_resize(x, least, most, draws, how, to);
     });
   }
   Pipeline random_shorter_side(std::vector<std::int64_t> sizes, std::int64_t longest = INT64_MAX) const {
-    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how) {
-      return data::random_shorter_side(x, sizes, draws, longest, how);
+    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how, Motions* to) {
+      return data::random_shorter_side(x, sizes, draws, longest, how, to);
     });
   }
   Pipeline scale_jitter(std::int64_t height, std::int64_t width, std::array<float, 2> scale = {0.1f, 2.0f}) const {
-    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how) {
-      return data::scale_jitter(x, height, width, draws, scale, how);
+    return move(Interpolation::bilinear, [=](const Tensor& x, Draws& draws, Interpolation how, Motions* to) {
+      return data::scale_jitter(x, height, width, draws, scale, how, to);
     });
   }
   Pipeline random_affine(RandomAffineOptions options) const {
-    return move(options,
-                [](const Tensor& x, Draws& draws, const auto& o) { return data::random_affine(x, draws, o); });
+    return move(options, [](const Tensor& x, Draws& draws, const auto& o, Motions* to) {
+      return data::random_affine(x, draws, o, to);
+    });
   }
   Pipeline random_perspective(RandomPerspectiveOptions options = {}) const {
-    return move(options,
-                [](const Tensor& x, Draws& draws, const auto& o) { return data::random_perspective(x, draws, o); });
+    return move(options, [](const Tensor& x, Draws& draws, const auto& o, Motions* to) {
+      return data::random_perspective(x, draws, o, to);
+    });
   }
   Pipeline random_elastic(RandomElasticOptions options = {}) const {
-    return move(options,
-                [](const Tensor& x, Draws& draws, const auto& o) { return data::random_elastic(x, draws, o); });
+    return move(options, [](const Tensor& x, Draws& draws, const auto& o, Motions* to) {
+      return data::random_elastic(x, draws, o, to);
+    });
+  }
+  Pipeline random_zoom_out(ZoomOutOptions options = {}) const {
+    return move(options, [](const Tensor& x, Draws& draws, const auto& o, Motions* to) {
+      return data::random_zoom_out(x, draws, o, to);
+    });
+  }
+  // For a dataset whose targets are boxes; the windows become images of height x width.
+  Pipeline random_iou_crop(std::int64_t height, std::int64_t width, IouCropOptions o = {}) const {
+    check(targets_ == Targets::boxes, "random_iou_crop: the dataset's targets must be boxes (data/box_targets.h)");
+    return map([=](Batch& b, Draws& draws) { data::random_iou_crop(b, height, width, draws, o); });
   }
   Pipeline color_jitter(ColorJitterOptions o) const {
     return map([o](Batch& b, Draws& draws) { color_jitter_(b.image, draws, o); });
@@ -208,26 +226,26 @@ class Pipeline {
     return map([=](Batch& b, Draws& draws) { random_adjust_sharpness_(b.image, draws, factor, p); });
   }
   Pipeline rand_augment(RandAugmentOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) {
-      check_no_pixel_targets(b, "rand_augment");
+    return map([o, kind = targets_](Batch& b, Draws& draws) {
+      check_targets_stay(b, kind, "rand_augment");
       rand_augment_(b.image, draws, o);
     });
   }
   Pipeline trivial_augment_wide(TrivialAugmentOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) {
-      check_no_pixel_targets(b, "trivial_augment_wide");
+    return map([o, kind = targets_](Batch& b, Draws& draws) {
+      check_targets_stay(b, kind, "trivial_augment_wide");
       trivial_augment_wide_(b.image, draws, o);
     });
   }
   Pipeline auto_augment(AutoAugmentOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) {
-      check_no_pixel_targets(b, "auto_augment");
+    return map([o, kind = targets_](Batch& b, Draws& draws) {
+      check_targets_stay(b, kind, "auto_augment");
       auto_augment_(b.image, draws, o);
     });
   }
   Pipeline aug_mix(AugMixOptions o = {}) const {
-    return map([o](Batch& b, Draws& draws) {
-      check_no_pixel_targets(b, "aug_mix");
+    return map([o, kind = targets_](Batch& b, Draws& draws) {
+      check_targets_stay(b, kind, "aug_mix");
       aug_mix_(b.image, draws, o);
     });
   }
@@ -265,13 +283,13 @@ class Pipeline {
   // used: [](Pipeline p) { return p.random_flip().gaussian_blur(3); }
   using Steps = std::function<Pipeline(Pipeline)>;
   Pipeline random_apply(const Steps& steps, float p = 0.5f) const {
-    return then(std::make_shared<RandomApply>(transforms_of(steps), p));
+    return then(std::make_shared<RandomApply>(transforms_of(steps), p, targets_));
   }
   Pipeline random_choice(const std::vector<Steps>& choices, std::vector<float> weights = {}) const {
-    return then(std::make_shared<RandomChoice>(transforms_of(choices), std::move(weights)));
+    return then(std::make_shared<RandomChoice>(transforms_of(choices), std::move(weights), targets_));
   }
   Pipeline random_order(const std::vector<Steps>& lists) const {
-    return then(std::make_shared<RandomOrder>(transforms_of(lists)));
+    return then(std::make_shared<RandomOrder>(transforms_of(lists), targets_));
   }
   Pipeline normalize(std::vector<float> mean, std::vector<float> std) const {
     return with(&Pipeline::normalization_, std::optional(Normalize(std::move(mean), std::move(std))));
@@ -283,9 +301,13 @@ class Pipeline {
   }
   // No normalisation: the pixels as they are, u8 for images.
   Pipeline raw() const { return with(&Pipeline::normalization_, std::optional<Normalize>()); }
-  // move(images, Draws&, options) -> images, applied to the images and to targets with a value per pixel.
+  // f(images, Draws&, options, Motions*) -> images, for the images and for targets that move with them. Without targets
+  // that are boxes or points, the pointer is null, and f need not take it.
   template <class Options, class F, class... Steps> Pipeline move(Options options, F f, Steps... steps) const {
-    return map([options, f](Batch& b, Draws& draws) { move_pixels(b, draws, options, f); }, steps...);
+    const auto moved = [options, f, kind = targets_](Batch& b, Draws& draws) {
+      move_pixels(b, draws, kind, options, f);
+    };
+    return targets_ == Targets::values ? map(moved, steps...) : map(moved);
   }
   // f(Batch&, Draws&), called in the loader's threads.
   template <class F> Pipeline map(F f) const { return then(std::make_shared<Mapped<F>>(std::move(f))); }
@@ -378,8 +400,10 @@ class Pipeline {
   Pipeline with_default_seed() const;  // unless seed() gave it one
   Loader loader_without_threads() const;
   Loader loader(const LoaderOptions& options) const;
-  static Transforms transforms_of(const Steps& steps) { return steps(Pipeline(SourcePtr())).transforms_; }
-  static std::vector<Transforms> transforms_of(const std::vector<Steps>& lists) {
+  Transforms transforms_of(const Steps& steps) const {
+    return steps(Pipeline(SourcePtr()).with(&Pipeline::targets_, targets_)).transforms_;
+  }
+  std::vector<Transforms> transforms_of(const std::vector<Steps>& lists) const {
     std::vector<Transforms> all;
     for (const Steps& steps : lists) all.push_back(transforms_of(steps));
     return all;
@@ -387,6 +411,7 @@ class Pipeline {
 
   SourcePtr source_;
   LoaderOptions options_;
+  Targets targets_ = Targets::values;  // the source's
   bool seeded_ = false;
   Sampling sampling_;
   Transforms transforms_;

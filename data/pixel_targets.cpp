@@ -11,9 +11,9 @@ bool has_pixel_targets(const Batch& b) {
          b.label.size(-1) == b.image.size(3);
 }
 
-void check_no_pixel_targets(const Batch& b, const char* step) {
-  check(!has_pixel_targets(b), step, ": moves pixels of images, but not their targets ", b.label,
-        "; random_affine, random_flip and color_jitter have targets move along");
+void check_targets_stay(const Batch& b, Targets kind, const char* step) {
+  check(kind == Targets::values && !has_pixel_targets(b), step, ": moves pixels of images, but not their targets ",
+        b.label, "; random_affine, random_flip and color_jitter have targets move along");
 }
 
 Tensor images_of_targets(const Tensor& t) {

@@ -10,19 +10,21 @@
 //                                   A loader delivers i64.
 //   f32 [B, H, W] or [B, C, H, W]   moved as the image is, and 0 or `target_fill` where there is no pixel.
 // Steps that only change the colours of images, erase parts of them or normalise them leave targets alone. As
-// torchvision's transforms do with a tv_tensors.Mask.
+// torchvision's transforms do with a tv_tensors.Mask. Boxes and points: data/box_targets.h.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "data/box_targets.h"
 #include "data/resize.h"
 #include "data/transforms.h"
 
 namespace mantissa::data {
 
 bool has_pixel_targets(const Batch& batch);
-// Error if it has: for a step that moves pixels of the image alone.
-void check_no_pixel_targets(const Batch& batch, const char* step);
+// Error if the targets would have to move along: for a step that moves pixels of the image alone.
+void check_targets_stay(const Batch& batch, Targets kind, const char* step);
 
 // The targets as images [B, C, H, W], u8 or f32, that transforms take, and back. Classes beyond 2^24, which f32 does
 // not hold, are an error.
@@ -39,16 +41,33 @@ template <class Options> Options for_targets(Options o, [[maybe_unused]] bool cl
 }
 inline Interpolation for_targets(Interpolation i, bool classes) { return classes ? Interpolation::nearest : i; }
 
-// Applies a step that moves pixels, move(images, draws, options) -> images, to the images and, with the same draws, to
-// their targets.
-template <class Options, class Move> void move_pixels(Batch& batch, Draws& draws, const Options& options, Move move) {
+// Applies a step that moves pixels, move(images, draws, options[, Motions*]) -> images, to the images and, with the
+// same draws, to their targets. `kind`: the dataset's; boxes and points need a step that tells motions.
+template <class Options, class Move>
+void move_pixels(Batch& batch, Draws& draws, Targets kind, const Options& options, const Move& move) {
+  const auto call = [&](const Tensor& images, Draws& d, const Options& o, Motions* motions) {
+    if constexpr (std::is_invocable_v<const Move&, const Tensor&, Draws&, const Options&, Motions*>) {
+      return move(images, d, o, motions);
+    } else {
+      check(!motions,
+            "move: the targets are boxes or points, so the function must take a Motions*, too, and append to "
+            "it where each image's contents went (data/motion.h)");
+      return move(images, d, o);
+    }
+  };
+  if (kind != Targets::values) {
+    Motions motions;
+    batch.image = call(batch.image, draws, options, &motions);
+    batch.label = moved(batch.label, kind, motions);
+    return;
+  }
   Draws again = draws;
   const bool targets = has_pixel_targets(batch);
-  batch.image = move(batch.image, draws, options);
+  batch.image = call(batch.image, draws, options, nullptr);
   if (!targets) return;
-  const Tensor moved =
-      move(images_of_targets(batch.label), again, for_targets(options, !batch.label.is_floating()));
-  batch.label = targets_of_images(moved, batch.label);
+  const Tensor pixels =
+      call(images_of_targets(batch.label), again, for_targets(options, !batch.label.is_floating()), nullptr);
+  batch.label = targets_of_images(pixels, batch.label);
 }
 
 }  // namespace mantissa::data

@@ -56,6 +56,11 @@ void fill_box(const Tensor& images, std::int64_t b, Box box, float value) {
   });
 }
 
+void tell(Motions* motions, const PixelSteps& steps, const Tensor& images) {
+  if (!motions) return;
+  for (const PixelStep& s : steps) motions->push_back(motion_of(s, images.size(2), images.size(3)));
+}
+
 }  // namespace
 
 Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std::vector<float>& std) {
@@ -133,9 +138,10 @@ PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t w
   return steps;
 }
 
-void random_flip_(Tensor& images, Draws& draws, float p) {
+void random_flip_(Tensor& images, Draws& draws, float p, Motions* motions) {
   check_images(images, "random_flip_");
   const PixelSteps steps = random_flip_steps(images.size(0), draws, p);
+  tell(motions, steps, images);
   const std::int64_t rows = images.size(1) * images.size(2), width = images.size(3);
   for (std::int64_t b = 0; b < images.size(0); ++b) {
     if (steps[static_cast<std::size_t>(b)].kind == PixelStep::nothing) continue;
@@ -144,9 +150,10 @@ void random_flip_(Tensor& images, Draws& draws, float p) {
   }
 }
 
-void random_vertical_flip_(Tensor& images, Draws& draws, float p) {
+void random_vertical_flip_(Tensor& images, Draws& draws, float p, Motions* motions) {
   check_images(images, "random_vertical_flip_");
   const PixelSteps steps = random_vertical_flip_steps(images.size(0), draws, p);
+  tell(motions, steps, images);
   const std::int64_t planes = images.size(1), h = images.size(2);
   const std::int64_t row = images.size(3) * static_cast<std::int64_t>(size_of(images.dtype()));
   auto* bytes = static_cast<char*>(images.raw_data());
@@ -160,9 +167,10 @@ void random_vertical_flip_(Tensor& images, Draws& draws, float p) {
   }
 }
 
-Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws) {
+Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws, Motions* motions) {
   check_images(images, "random_crop");
   const PixelSteps steps = random_crop_steps(images.size(0), padding, draws);
+  tell(motions, steps, images);
   const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
   const auto element = static_cast<std::int64_t>(size_of(images.dtype()));
   const Tensor out = Tensor::allocate(images.sizes(), images.dtype());

@@ -13,6 +13,7 @@
 #include "core/tensor.h"
 #include "data/dataset.h"
 #include "data/draws.h"
+#include "data/motion.h"
 
 namespace mantissa::data {
 
@@ -62,13 +63,14 @@ PixelSteps random_crop_steps(std::int64_t images, std::int64_t padding, Draws& d
 PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws, std::int64_t size,
     float value);
 
-// Mirrors each image horizontally, or vertically, with probability p, in place. u8 or f32.
-void random_flip_(Tensor& images, Draws& draws, float p = 0.5f);
-void random_vertical_flip_(Tensor& images, Draws& draws, float p = 0.5f);
+// Mirrors each image horizontally, or vertically, with probability p, in place. u8 or f32. `motions`, here and in all
+// functions that move pixels: where each image's contents went is appended there.
+void random_flip_(Tensor& images, Draws& draws, float p = 0.5f, Motions* motions = nullptr);
+void random_vertical_flip_(Tensor& images, Draws& draws, float p = 0.5f, Motions* motions = nullptr);
 
 // Zero-pads each image by `padding` pixels on every side and cuts a window of the original size at a random position.
 // u8 or f32; returns a new tensor.
-Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws);
+Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws, Motions* motions = nullptr);
 
 // Sets a square of `size` pixels around a random position to `value`, in place, clipped to the image. u8 or f32.
 // DeVries and Taylor, "Improved regularization of convolutional neural networks with cutout", 2017; for u8 pixels use

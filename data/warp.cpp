@@ -137,7 +137,7 @@ Tensor perspective(const Tensor& images, const Corners& from, const Corners& to,
   return out;
 }
 
-Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspectiveOptions& o) {
+Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspectiveOptions& o, Motions* motions) {
   check_some_images(images, "random_perspective");
   const std::int64_t h = images.size(2), w = images.size(3);
   check(o.distortion_scale >= 0 && o.distortion_scale <= 1 && o.p >= 0 && o.p <= 1,
@@ -146,8 +146,10 @@ Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspe
   const Tensor out = copy_of(images);
   Places places(h, w);
   for (std::int64_t b = 0; b < images.size(0); ++b) {
+    if (motions) motions->push_back({h, w});
     if (draws.uniform() >= o.p) continue;
     const auto k = coefficients(corners_of(h, w), moved_inwards(h, w, o.distortion_scale, draws));
+    if (motions && k) motions->back().map = inverse_map(*k);
     if (k) change_perspective(images, b, *k, {o.interpolation, o.fill}, out, places);
   }
   return out;
@@ -165,7 +167,7 @@ Tensor elastic(const Tensor& images, const Tensor& displacement, const RotationO
   return out;
 }
 
-Tensor random_elastic(const Tensor& images, Draws& draws, const RandomElasticOptions& o) {
+Tensor random_elastic(const Tensor& images, Draws& draws, const RandomElasticOptions& o, Motions* motions) {
   check_some_images(images, "random_elastic");
   check(o.alpha >= 0 && o.sigma >= 0, "random_elastic: alpha and sigma must not be negative, got ", o.alpha, " and ",
         o.sigma);
@@ -175,8 +177,11 @@ Tensor random_elastic(const Tensor& images, Draws& draws, const RandomElasticOpt
   const Tensor out = Tensor::allocate(images.sizes(), images.dtype());
   const std::int64_t h = images.size(2), w = images.size(3);
   Places places(h, w);
-  for (std::int64_t b = 0; b < images.size(0); ++b)
-    deform(images, b, random_displacement(h, w, draws, o.alpha, o.sigma), {o.interpolation, o.fill}, out, places);
+  for (std::int64_t b = 0; b < images.size(0); ++b) {
+    const Tensor displacement = random_displacement(h, w, draws, o.alpha, o.sigma);
+    if (motions) motions->push_back({.height = h, .width = w, .displacement = displacement});
+    deform(images, b, displacement, {o.interpolation, o.fill}, out, places);
+  }
   return out;
 }
 

@@ -22,7 +22,8 @@ struct RandomPerspectiveOptions {
   Interpolation interpolation = Interpolation::bilinear;
   float fill = 0, target_fill = 0;
 };
-Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspectiveOptions& options = {});
+Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspectiveOptions& options = {},
+                          Motions* motions = nullptr);
 
 // Each output pixel samples the image at its own position plus `displacement`, f32 [H, W, 2]: x and y, in units of half
 // the image's sides. One displacement for all images.
@@ -36,6 +37,7 @@ struct RandomElasticOptions {
   Interpolation interpolation = Interpolation::bilinear;
   float fill = 0, target_fill = 0;
 };
-Tensor random_elastic(const Tensor& images, Draws& draws, const RandomElasticOptions& options = {});
+Tensor random_elastic(const Tensor& images, Draws& draws, const RandomElasticOptions& options = {},
+                      Motions* motions = nullptr);
 
 }  // namespace mantissa::data

@@ -108,6 +108,7 @@ samples() {
   train dcgan --dataset synthetic --limit 16 --batch 8 --epochs 1 --width 4 --picture build/check_all/dcgan.png
   train diffusion --dataset synthetic --limit 4 --batch 2 --epochs 1 --width 8 --steps 1 --picture build/check_all/diffusion.png
   train unet --dataset synthetic --limit 4 --batch 2 --epochs 1 --width 4 --levels 2 --picture build/check_all/unet.png
+  train detector --dataset synthetic --limit 4 --batch 2 --epochs 1 --picture build/check_all/detector.png
   train cartpole --epochs 1 --target 501
   train custom_op
   train mantissa_info

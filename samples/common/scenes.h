@@ -1,34 +1,43 @@
-// Pictures to be segmented, made of small ones, and masks in color, for samples/unet.cpp.
+// Scenes made of small pictures, with masks for samples/unet.cpp or boxes for samples/detector.cpp, and their colors.
 #pragma once
 
 #include <mantissa/mantissa.h>
+
+#include <algorithm>
+#include <array>
 
 namespace samples {
 
 using namespace mantissa;
 
-// Scenes of 64 x 64 pixels with three of the set's gray pictures, the later ones in front. The mask is 0 where there is
-// no picture, and one more than the class of the picture elsewhere.
-inline data::Dataset scenes_of(const data::Dataset& set, std::int64_t count, std::uint64_t seed) {
-  constexpr std::int64_t side = 64, faint = 32;
+// Scenes of 64 x 64 pixels with three of the set's gray pictures, the later ones in front. With masks, the target is 0
+// where there is no picture, and one more than the class of the picture elsewhere; with boxes, the target is where each
+// picture is, whatever is in front of it.
+inline data::Dataset scenes_of(const data::Dataset& set, std::int64_t count, std::uint64_t seed, bool boxes = false) {
+  constexpr std::int64_t side = 64, pictures = 3, faint = 32;
   const std::int64_t h = set.images.size(2), w = set.images.size(3);
   data::Dataset scenes{.images = zeros({count, 1, side, side}, {.dtype = u8}),
-                       .labels = zeros({count, side, side}, {.dtype = u8}),
-                       .classes = set.classes + 1,
-                       .source = concat(count, " scenes of three pictures each, of ", set.source)};
+                       .labels = boxes ? zeros({count, pictures, 5}) : zeros({count, side, side}, {.dtype = u8}),
+                       .classes = set.classes + !boxes,
+                       .source = concat(count, " scenes of three pictures each, of ", set.source),
+                       .class_names = boxes ? set.class_names : std::vector<std::string>(),
+                       .targets = boxes ? data::Targets::boxes : data::Targets::values};
   data::Draws draws(seed, data::Purpose::synthetic, 0);
-  for (std::int64_t i = 0; i < 3 * count; ++i) {
+  for (std::int64_t i = 0; i < pictures * count; ++i) {
     const std::int64_t chosen = draws.below(set.size());
     const std::int64_t top = draws.below(side - h + 1), left = draws.below(side - w + 1);
     const std::uint8_t* pixel = set.images.data<std::uint8_t>() + chosen * h * w;
-    const auto label = static_cast<std::uint8_t>(set.labels.data<std::int64_t>()[chosen] + 1);
-    for (std::int64_t y = 0; y < h; ++y)
-      for (std::int64_t x = 0; x < w; ++x, ++pixel) {
+    const std::int64_t label = set.labels.data<std::int64_t>()[chosen];
+    std::int64_t x1 = side, y1 = side, x2 = 0, y2 = 0;
+    for (std::int64_t y = top; y < top + h; ++y)
+      for (std::int64_t x = left; x < left + w; ++x, ++pixel) {
         if (*pixel < faint) continue;
-        const std::int64_t to = (i / 3 * side + top + y) * side + left + x;
+        const std::int64_t to = (i / pictures * side + y) * side + x;
         scenes.images.data<std::uint8_t>()[to] = *pixel;
-        scenes.labels.data<std::uint8_t>()[to] = label;
+        if (!boxes) scenes.labels.data<std::uint8_t>()[to] = static_cast<std::uint8_t>(label + 1);
+        x1 = std::min(x1, x), y1 = std::min(y1, y), x2 = std::max(x2, x + 1), y2 = std::max(y2, y + 1);
       }
+    if (boxes) std::ranges::copy(std::array{x1, y1, x2, y2, x1 < x2 ? label : -1}, scenes.labels.data<float>() + 5 * i);
   }
   return scenes;
 }

@@ -155,10 +155,17 @@ spelled = {
         "RandomVerticalFlip": "`random_vertical_flip`", "Resize": "`resize`, `resize_shorter_side`",
         "ScaleJitter": "`scale_jitter`, one scale for each batch", "TenCrop": "`ten_crop`", "ToTensor": "`to_float`", "ToDtype": "`to_float`, `Pipeline::dtype`",
         "Transform": "`Transform`", "TrivialAugmentWide": "`trivial_augment_wide`",
+        "ClampBoundingBoxes": "`moved`, which every step that moves boxes calls",
+        "ConvertBoundingBoxFormat": "`box_convert`",
+        "RandomIoUCrop": "`random_iou_crop`, resized to one size for the batch",
+        "RandomZoomOut": "`random_zoom_out`, resized to the image's size",
+        "SanitizeBoundingBoxes": "`moved`, likewise",
+        "SanitizeKeyPoints": "`moved`, likewise: points outside are not visible",
     },
     "datasets": {
         "MNIST": "`mnist()`", "FashionMNIST": "`fashion_mnist()`", "KMNIST": "`load_idx_folder(dir, name, split)`", "QMNIST": "the same, of its files under MNIST's names", "CIFAR10": "`cifar10()`", "CIFAR100": "`cifar100()`",
         "ImageFolder": "`image_folder()`, with `random_crop` a random window of the whole picture", "VisionDataset": "`Source`", "FakeData": "`synthetic_digits()`, `synthetic_color_digits()`",
+        "CocoDetection": "`coco_detection()`",
     },
 }
 
@@ -184,10 +191,11 @@ reasons = {
              "`AnchorGenerator`, `BoxCoder`, `match_boxes` (there `Matcher`) and `balanced_sample` (`nn/anchors.h`). Pooling of regions without interpolation is missing: "
              "`roi_align` took its place.",
     "vision": "Targets that are masks, u8 or i64 [N, H, W], or pictures, f32 [N, C, H, W], move with their images (`data/pixel_targets.h`), as with "
-              "`tv_tensors.Mask`. Transforms of boxes, key points, videos and Pillow's images do not exist; a decoder's pictures are tensors. `Identity` is no step. "
+              "`tv_tensors.Mask`, and so do boxes, f32 [N, M, 5], and points (`data/box_targets.h`), as with `BoundingBoxes` and `KeyPoints`. Transforms of videos "
+              "and Pillow's images do not exist; a decoder's pictures are tensors. `Identity` is no step. "
               "Interpolation is nearest or bilinear.",
     "datasets": "Pictures in folders, one for each class, are read by `image_folder()`: ImageNet, Imagenette, EuroSAT and more; pictures and their masks, as "
-                "those of `VOCSegmentation` and `OxfordIIITPet`, by `mask_folder()`. Nothing fetches "
+                "those of `VOCSegmentation` and `OxfordIIITPet`, by `mask_folder()`; pictures and boxes in COCO's format by `coco_detection()`. Nothing fetches "
                 "them; MNIST's and CIFAR's kin come by `scripts/download.sh`.",
     "optim": "`SparseAdam` updates the rows of an embedding that a batch touched, from a sparse gradient. Gradients of `Embedding` are dense "
              "tensors here, so it would be `Adam` with a mask; `Adam` and `Adagrad` take dense gradients.",

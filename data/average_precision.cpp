@@ -1,0 +1,160 @@
+#include "data/average_precision.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "core/ops.h"
+
+namespace mantissa::data {
+namespace {
+
+using Box = std::array<float, 4>;
+
+double overlap_of(const Box& a, const Box& b) {
+  const double wide = std::min<double>(a[2], b[2]) - std::max<double>(a[0], b[0]);
+  const double high = std::min<double>(a[3], b[3]) - std::max<double>(a[1], b[1]);
+  if (!(wide > 0 && high > 0)) return 0;
+  const auto area = [](const Box& x) { return (double{x[2]} - x[0]) * (double{x[3]} - x[1]); };
+  return wide * high / (area(a) + area(b) - wide * high);
+}
+Box box_at(const Tensor& boxes, std::int64_t row) {
+  const float* v = boxes.data<float>() + row * boxes.size(1);
+  return {v[0], v[1], v[2], v[3]};
+}
+Tensor on_host(const Tensor& t, Dtype dtype) { return contiguous(cast(t.detach(), dtype).to(cpu)); }
+
+}  // namespace
+
+MeanAveragePrecision::MeanAveragePrecision(std::int64_t classes, std::vector<double> overlaps, std::int64_t most)
+    : overlaps_(std::move(overlaps)), most_(most),
+      classes_(static_cast<std::size_t>(std::max<std::int64_t>(classes, 0))) {
+  if (overlaps_.empty())
+    for (int i = 50; i < 100; i += 5) overlaps_.push_back(i / 100.0);
+  check(classes >= 1 && most >= 1 && overlaps_.size() <= 64,
+        "MeanAveragePrecision: needs classes, detections, and at most 64 overlaps, got ", classes, ", ", most, " and ",
+        overlaps_.size());
+  for (const double o : overlaps_)
+    check(o > 0 && o <= 1, "MeanAveragePrecision: overlaps must be above 0 and at most 1, got ", o);
+}
+
+void MeanAveragePrecision::reset() {
+  images_ = 0;
+  for (Class& c : classes_) c = {};
+}
+
+void MeanAveragePrecision::add(const Tensor& boxes, const Tensor& scores, const Tensor& labels, const Tensor& target) {
+  check(boxes.defined() && boxes.dim() == 2 && boxes.size(1) == 4 && boxes.is_floating() && scores.defined() &&
+            scores.sizes() == Dims{boxes.size(0)} && scores.is_floating() && labels.defined() &&
+            labels.sizes() == scores.sizes() && labels.dtype() == i64 && target.defined() && target.dim() == 2 &&
+            target.size(1) >= 5 && target.is_floating(),
+        "MeanAveragePrecision: expected boxes [K, 4], scores [K], labels i64 [K] and the objects [M, 5 or more] of one "
+        "image, got ",
+        boxes, ", ", scores, ", ", labels, " and ", target);
+  const Tensor box = on_host(boxes, f32), score = on_host(scores, f32).clone(), label = on_host(labels, i64),
+               truth = on_host(target, f32);
+  const auto classes = static_cast<std::int64_t>(classes_.size());
+  std::vector<std::vector<std::int64_t>> detections(classes_.size()), objects(classes_.size());
+  for (std::int64_t i = 0; i < label.numel(); ++i) {
+    const std::int64_t c = label.data<std::int64_t>()[i];
+    check(c >= 0 && c < classes, "MeanAveragePrecision: a detection has class ", c, " of ", classes);
+    detections[static_cast<std::size_t>(c)].push_back(i);
+  }
+  for (std::int64_t i = 0; i < truth.size(0); ++i) {
+    const float c = truth.data<float>()[i * truth.size(1) + 4];
+    if (!(c >= 0)) continue;
+    check(c < static_cast<float>(classes) && c == std::floor(c), "MeanAveragePrecision: an object has class ", c,
+          " of ", classes);
+    objects[static_cast<std::size_t>(c)].push_back(i);
+  }
+  for (float& s : std::span(score.data<float>(), static_cast<std::size_t>(score.numel())))
+    if (std::isnan(s)) s = -HUGE_VALF;
+  ++images_;
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    std::vector<std::int64_t>& found = detections[c];
+    const float* s = score.data<float>();
+    std::ranges::stable_sort(found, [s](std::int64_t a, std::int64_t b) { return s[a] > s[b]; });
+    if (static_cast<std::int64_t>(found.size()) > most_) found.resize(static_cast<std::size_t>(most_));
+    classes_[c].objects += static_cast<std::int64_t>(objects[c].size());
+    std::vector<std::uint64_t> taken(objects[c].size());  // bit i: at overlap i
+    for (const std::int64_t d : found) {
+      Detection detection{s[d], 0};
+      std::vector<double> iou;
+      for (const std::int64_t o : objects[c]) iou.push_back(overlap_of(box_at(box, d), box_at(truth, o)));
+      for (std::size_t i = 0; i < overlaps_.size(); ++i) {
+        const std::uint64_t bit = std::uint64_t{1} << i;
+        double best = std::min(overlaps_[i], 1 - 1e-10);
+        std::size_t chosen = iou.size();
+        for (std::size_t o = 0; o < iou.size(); ++o)
+          if (!(taken[o] & bit) && iou[o] >= best) best = iou[o], chosen = o;
+        if (chosen == iou.size()) continue;
+        taken[chosen] |= bit;
+        detection.found |= bit;
+      }
+      classes_[c].detections.push_back(detection);
+    }
+  }
+}
+
+double MeanAveragePrecision::precision(const Class& c, std::size_t overlap) const {
+  std::vector<Detection> all = c.detections;
+  std::ranges::stable_sort(all, [](const Detection& a, const Detection& b) { return a.score > b.score; });
+  std::vector<double> precisions, recalls;
+  std::int64_t right = 0, seen = 0;
+  for (const Detection& d : all) {
+    right += static_cast<std::int64_t>(d.found >> overlap & 1);
+    ++seen;
+    precisions.push_back(static_cast<double>(right) / static_cast<double>(seen));
+    recalls.push_back(static_cast<double>(right) / static_cast<double>(c.objects));
+  }
+  for (std::size_t i = precisions.size(); i-- > 1;) precisions[i - 1] = std::max(precisions[i - 1], precisions[i]);
+  double sum = 0;
+  for (int i = 0; i <= 100; ++i) {  // i * 0.01, rounded as there
+    const auto at = std::ranges::lower_bound(recalls, i * 0.01);
+    if (at != recalls.end()) sum += precisions[static_cast<std::size_t>(at - recalls.begin())];
+  }
+  return sum / 101;
+}
+
+template <class F> double MeanAveragePrecision::mean(F f) const {
+  double sum = 0;
+  int count = 0;
+  for (const Class& c : classes_)
+    if (c.objects > 0) sum += f(c), ++count;
+  return count > 0 ? sum / count : 0;
+}
+
+double MeanAveragePrecision::value() const {
+  double sum = 0;
+  for (std::size_t i = 0; i < overlaps_.size(); ++i) sum += mean([&](const Class& c) { return precision(c, i); });
+  return sum / static_cast<double>(overlaps_.size());
+}
+
+double MeanAveragePrecision::value(double overlap) const {
+  const auto at = std::ranges::find(overlaps_, overlap);
+  check(at != overlaps_.end(), "MeanAveragePrecision: was not made for an overlap of ", overlap);
+  return mean([&](const Class& c) { return precision(c, static_cast<std::size_t>(at - overlaps_.begin())); });
+}
+
+std::vector<double> MeanAveragePrecision::per_class() const {
+  std::vector<double> values;
+  for (const Class& c : classes_) {
+    double sum = c.objects > 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
+    for (std::size_t i = 0; i < overlaps_.size() && c.objects > 0; ++i) sum += precision(c, i);
+    values.push_back(sum / static_cast<double>(overlaps_.size()));
+  }
+  return values;
+}
+
+double MeanAveragePrecision::recall() const {
+  return mean([&](const Class& c) {
+    std::int64_t found = 0;
+    for (const Detection& d : c.detections) found += std::popcount(d.found);
+    return static_cast<double>(found) / static_cast<double>(c.objects) / static_cast<double>(overlaps_.size());
+  });
+}
+
+}  // namespace mantissa::data
