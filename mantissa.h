@@ -73,6 +73,7 @@
 #include "nn/anchors.h"
 #include "nn/attention.h"
 #include "nn/audio.h"
+#include "nn/beam_search.h"
 #include "nn/boxes.h"
 #include "nn/clone.h"
 #include "nn/containers.h"

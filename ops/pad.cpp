@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/ops.h"
-#include "core/pad.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
 #include "ops/length.h"
@@ -12,8 +11,6 @@
 
 namespace mantissa {
 
-MANTISSA_KERNEL(copy, const View& y, const View& x)
-MANTISSA_KERNEL(fill, const View& y, double value)
 MANTISSA_KERNEL(constant_pad, const View& y, const View& x, const Dims& before, double value)
 
 namespace {
@@ -35,11 +32,7 @@ struct ConstantPad {
     }
     return like_layout(x, sizes);
   }
-  void run(const View& y, const View& x) const {
-    if (y.device.is_cpu()) return kernels::constant_pad(y.device, y, x, before, value);
-    kernels::fill(y.device, y, value);
-    if (x.numel() > 0) kernels::copy(y.device, inside_border(y, x.sizes, before), x);
-  }
+  void run(const View& y, const View& x) const { kernels::constant_pad(y.device, y, x, before, value); }
   static constexpr auto vjp() {
     return rules([](const ConstantPad& op, Grad g, Shape<0> x) {
       Tensor inner = g;

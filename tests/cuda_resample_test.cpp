@@ -110,6 +110,43 @@ TEST_CASE("padding with a tensor's own elements, of any dtype, and its gradients
   }
 }
 
+TEST_CASE("constant padding in words of 16 bytes, in several elements and one by one, of any dtype and layout") {
+  if (nothing_to_test()) return;
+  struct Case {
+    Dims x, borders;
+  };
+  const Case cases[] = {
+      {{3, 5}, {1, 2}},
+      {{2, 3, 6, 7}, {1, 0, 2, 1}},
+      {{2, 3, 6, 14}, {1, 1, 1, 1}},
+      {{2, 16, 5, 6}, {1, 1, 2, 0}},
+      {{3, 32}, {16, 0, 1, 1}},
+      {{2, 2, 3, 2, 16}, {0, 0, 1, 2, 2, 0}},
+      {{1, 1}, {3, 4, 2, 2}},
+      {{4, 0}, {2, 3}},
+      {{7}, {0, 9}},
+      {{1, 3, 1, 1}, {1, 1, 1, 1, 0, 1}},
+      {{2, 3, 4, 5}, {-1, 2, 1, -2}},
+  };
+  for (const Case& c : cases)
+    for (const Dtype dtype : {f32, f64, f16, bf16, i64, u8, boolean}) {
+      const Tensor x = cast(random_tensor(c.x, 4) * 50, dtype);
+      for (const bool last : {false, true})
+        for (const bool strided : {false, true}) {
+          INFO(concat(x, ", borders ", c.borders, last ? ", channels-last" : "", strided ? ", strided" : ""));
+          Tensor here = last && x.dim() > 3 ? channels_last(x) : x;
+          Tensor there = here.to(cuda);
+          if (strided) here = transpose(here, 0, x.dim() - 1), there = transpose(there, 0, x.dim() - 1);
+          for (const double value : {0.0, 1.0}) {
+            const Tensor expected = pad(here, c.borders, "constant", value);
+            const Tensor found = pad(there, c.borders, "constant", value);
+            CHECK(found.strides() == expected.strides());
+            CHECK(same_bits(found.to(cpu), expected));
+          }
+        }
+    }
+}
+
 TEST_CASE("images and volumes sampled at points, with the gradients of both") {
   if (nothing_to_test()) return;
   const auto points = [](const Dims& sizes) { return random_tensor(sizes, 5) * 0.9; };

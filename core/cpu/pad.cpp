@@ -16,36 +16,10 @@ MANTISSA_KERNEL(constant_pad, const View& y, const View& x, const Dims& before, 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// The dimensions in y's memory order, outermost first; dense ones without a border between them are merged.
-struct Plan {
-  Dims out, in, before, to, from;  // sizes of y and x, border before x, strides
-
-  Plan(const View& y, const View& x, const Dims& border) {
-    int order[Dims::max_rank];
-    for (int d = 0; d < y.dim(); ++d) {
-      int k = d;
-      for (; k > 0 && y.strides[order[k - 1]] < y.strides[d]; --k) order[k] = order[k - 1];
-      order[k] = d;
-    }
-    for (int k = 0; k < y.dim(); ++k) {
-      const int d = order[k];
-      if (y.sizes[d] == 1 && x.sizes[d] == 1) continue;
-      const bool plain = y.sizes[d] == x.sizes[d], joins = plain && !out.empty() &&
-                         to.back() == y.strides[d] * y.sizes[d] && from.back() == x.strides[d] * x.sizes[d];
-      if (joins) {
-        out.back() *= y.sizes[d], in.back() *= y.sizes[d], before.back() *= y.sizes[d];
-        to.back() = y.strides[d], from.back() = x.strides[d];
-      } else {
-        out.push_back(y.sizes[d]), in.push_back(x.sizes[d]), before.push_back(border[d]);
-        to.push_back(y.strides[d]), from.push_back(x.strides[d]);
-      }
-    }
-  }
-  bool has_rows() const { return !out.empty() && to.back() == 1 && from.back() == 1; }
-};
+bool has_rows(const PadPlan& p) { return !p.out.empty() && p.to.back() == 1 && p.from.back() == 1; }
 
 // One plane of rows at a time: the innermost two dimensions, or separate rows.
-template <class Word> void pad_rows(const Plan& p, Word* y, const Word* x, Word value) {
+template <class Word> void pad_rows(const PadPlan& p, Word* y, const Word* x, Word value) {
   const int inner = p.out.rank() - 1, outer = std::max(inner - 1, 0);
   const std::int64_t row = p.out[inner], run = p.in[inner], left = p.before[inner], right = row - left - run;
   const std::int64_t height = inner > 0 ? p.out[outer] : 1, inside = inner > 0 ? p.in[outer] : 1,
@@ -86,8 +60,8 @@ template <class Word> void pad_rows(const Plan& p, Word* y, const Word* x, Word 
 // y is dense in some dimension order, and x is placed at `before` in it; both have one dtype.
 void constant_pad(const View& y, const View& x, const Dims& before, double value) {
   if (y.numel() == 0) return;
-  const Plan p(y, x, before);
-  if (x.numel() == 0 || !p.has_rows()) {
+  const PadPlan p(y, x, before);
+  if (x.numel() == 0 || !has_rows(p)) {
     fill(y, value);
     if (x.numel() > 0) copy(inside_border(y, x.sizes, before), x);
     return;

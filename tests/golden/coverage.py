@@ -119,7 +119,7 @@ sections = [
     ("boxes", "`torchvision.ops`", torchvision.ops.__all__, others | modules),
     ("datasets", "`torchvision.datasets`", datasets, set()),
     ("language", "Of `transformers` and `tokenizers`, what writing with GPT-2 takes",
-     ["generate", "past_key_values", "TopKLogitsWarper", "TopPLogitsWarper", "ByteLevelBPETokenizer", "BpeTrainer"], set()),
+     ["generate", "num_beams", "past_key_values", "TopKLogitsWarper", "TopPLogitsWarper", "ByteLevelBPETokenizer", "BpeTrainer"], set()),
 ]
 
 

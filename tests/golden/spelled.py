@@ -92,7 +92,8 @@ spelled = {
         "unpad_sequence": "`narrow` of each", "invert_permutation": "`argsort`",
     },
     "language": {
-        "generate": "`nn::generate` with any module or function from tokens and cache to logits", "past_key_values": "`nn::KvCache`; attention is `nn::causal_attention`",
+        "generate": "`nn::generate` with any module or function from tokens and cache to logits", "num_beams": "`nn::beam_search`, with its `BeamSearchOptions`",
+        "past_key_values": "`nn::KvCache`; attention is `nn::causal_attention`",
         "TopKLogitsWarper": "`nn::sample` and its `SampleOptions`", "TopPLogitsWarper": "`nn::sample` and its `SampleOptions`",
         "ByteLevelBPETokenizer": "`data::Bpe`, from `data::load_bpe(folder)`, which reads tokenizer.json, SentencePiece's too, or vocab.json and merges.txt",
         "BpeTrainer": "`data::train_bpe(text, size)`",
