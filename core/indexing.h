@@ -1,7 +1,7 @@
-// Indexing that mixes tensors with numbers and slices, as Python's x[...] does. Without tensors use a view,
-// x[{all, slice(1), -1}] (core/tensor.h).
+// Indexing that mixes tensors with numbers and slices, as Python's x[...] does: a copy. Without tensors it is a view
+// (core/tensor.h).
 //
-//   index(x, {all, rows})                     x[:, rows]
+//   x[{all, rows}], or index(x, {all, rows})  x[:, rows]
 //   index(x, {i, slice(1, 5), j})             x[i, 1:5, j]
 //   index(x, {ellipsis, mask})                x[..., mask]
 //   x = index_put(x, {all, rows}, values);    x[:, rows] = values, recorded
@@ -22,24 +22,6 @@
 #include "core/tensor.h"
 
 namespace mantissa {
-
-// One entry: a number, `all`, slice(...), newaxis, ellipsis, or a tensor.
-class AnyIndex {
- public:
-  AnyIndex(const Index& i) : plain_(i) {}
-  AnyIndex(int i) : plain_(i) {}
-  AnyIndex(std::int64_t i) : plain_(i) {}
-  AnyIndex(Tensor (*whole)(const Tensor&, const Dims&, bool)) : plain_(whole) {}  // `all`
-  AnyIndex(const Tensor& t) : plain_(0), tensor_(t) {}
-
-  bool is_tensor() const { return tensor_.defined(); }
-  const Tensor& tensor() const { return tensor_; }
-  const Index& plain() const { return plain_; }
-
- private:
-  Index plain_;
-  Tensor tensor_;
-};
 
 // A differentiable copy; a view if no entry is a tensor.
 Tensor index(const Tensor& x, std::initializer_list<AnyIndex> entries);

@@ -76,7 +76,9 @@ inline Tensor randint(std::int64_t high, const Dims& sizes, TensorOptions option
 }
 // Dtypes as for a list: floating numbers give f32, also from a std::vector<double>, unless {.dtype = f64} is given.
 template <detail::ListedAlone T> Tensor tensor(T number, TensorOptions options = {}) {
-  return tensor({number}, options).reshape({});
+  const bool requires_grad = std::exchange(options.requires_grad, false);  // the result is a leaf
+  Tensor x = tensor({number}, options).reshape({});
+  return requires_grad ? x.requires_grad_() : x;
 }
 template <detail::ListedAlone T> requires(!std::same_as<T, bool>)
 Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {

@@ -110,7 +110,8 @@ struct TensorOptions {
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim);
 
 // Indexing. x[3], x[{all, slice(1, 5)}], x[{ellipsis, newaxis, 0}]; negative numbers count from the
-// end. An integer drops its dimension. slice(1, {}, 2) is 1::2. Always a view.
+// end. An integer drops its dimension. slice(1, {}, 2) is 1::2. A view, unless there are tensors: x[{rows, columns}],
+// x[{all, mask}] (core/indexing.h).
 struct Index {
   enum Kind : std::uint8_t { integer, range, axis, rest };
   Kind kind;
@@ -124,6 +125,7 @@ struct Index {
 inline Index slice(std::int64_t begin, std::optional<std::int64_t> end = {}, std::int64_t step = 1) {
   return {Index::range, begin, end.value_or(INT64_MAX), step};
 }
+class AnyIndex;
 inline constexpr Index newaxis{Index::axis, 0, 0, 1};
 inline constexpr Index ellipsis{Index::rest, 0, 0, 1};
 
@@ -227,7 +229,7 @@ class Tensor {
 
   // --- shorthands for core/ops.h ---
   Tensor operator[](std::int64_t i) const;
-  Tensor operator[](std::initializer_list<Index> index) const;
+  Tensor operator[](std::initializer_list<AnyIndex> index) const;
   // index(x, {index}), a copy: rows selected by i64 indices (negative ones count from the end) or by a bool mask.
   template <std::derived_from<Tensor> T> Tensor operator[](const T& index) const { return at(index); }
   Tensor to(Dtype dtype) const;
@@ -399,6 +401,25 @@ Tensor tensor(std::initializer_list<detail::Listed> values, TensorOptions = {});
 template <detail::ListedAlone T>
 Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = {});
 Tensor tensor(std::initializer_list<std::initializer_list<detail::Listed>> rows, TensorOptions = {});
+
+// One entry of x[{...}]: a number, `all`, slice(...), newaxis, ellipsis, or a tensor of indices or a mask.
+class AnyIndex {
+ public:
+  AnyIndex(const Index& i) : plain_(i) {}
+  AnyIndex(int i) : plain_(i) {}
+  AnyIndex(std::int64_t i) : plain_(i) {}
+  AnyIndex(Tensor (*whole)(const Tensor&, const Dims&, bool)) : plain_(whole) {}  // `all`
+  AnyIndex(const Tensor& t) : plain_(0), tensor_(t), is_tensor_(true) {}
+
+  bool is_tensor() const { return is_tensor_; }
+  const Tensor& tensor() const { return tensor_; }
+  const Index& plain() const { return plain_; }
+
+ private:
+  Index plain_;
+  Tensor tensor_;
+  bool is_tensor_ = false;
+};
 
 // Printed as in PyTorch: tensor([[ 1.0000, -2.5000], ...], dtype=f16). Long tensors are summarised.
 std::ostream& operator<<(std::ostream&, const Tensor&);

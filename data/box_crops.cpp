@@ -108,7 +108,7 @@ void random_iou_crop(Batch& batch, std::int64_t height, std::int64_t width, Draw
     images.slice(0, b, b + 1).copy_(resize_window(batch.image.slice(0, b, b + 1), window, height, width));
   }
   batch.image = images;
-  batch.label = moved(boxes, Targets::boxes, motions);
+  batch.label = moved_targets(boxes, Targets::boxes, motions);
 }
 
 }  // namespace mantissa::data

@@ -77,7 +77,7 @@ void check_place_targets(const Tensor& t, Targets kind, std::int64_t images) {
         " for ", images, " images, got ", t);
 }
 
-Tensor moved(const Tensor& targets, Targets kind, const Motions& motions) {
+Tensor moved_targets(const Tensor& targets, Targets kind, const Motions& motions) {
   check_place_targets(targets, kind, static_cast<std::int64_t>(motions.size()));
   const std::int64_t rows = targets.size(1), columns = targets.size(2);
   const Tensor result = Tensor::allocate(targets.sizes(), f32);

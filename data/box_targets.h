@@ -28,6 +28,6 @@ namespace mantissa::data {
 // Error unless the targets are of one of these forms. `images`: how many there are.
 void check_place_targets(const Tensor& targets, Targets kind, std::int64_t images);
 // A new tensor: the targets where their images have gone.
-Tensor moved(const Tensor& targets, Targets kind, const Motions& motions);
+Tensor moved_targets(const Tensor& targets, Targets kind, const Motions& motions);
 
 }  // namespace mantissa::data

@@ -128,7 +128,7 @@ class CocoDetection final : public Source {
     if (draws && options_.random_crop)
       window = window_with_boxes(h, w, boxes.data<float>(), most_, columns, *draws, *options_.random_crop);
     const Tensor part = resize_window(pixels, window, options_.height, options_.width);
-    const Tensor placed = moved(boxes, Targets::boxes, {motion_of(window, options_.height, options_.width)});
+    const Tensor placed = moved_targets(boxes, Targets::boxes, {motion_of(window, options_.height, options_.width)});
     std::memcpy(image, part.raw_data(), static_cast<std::size_t>(part.nbytes()));
     std::memcpy(target, placed.raw_data(), static_cast<std::size_t>(placed.nbytes()));
   }

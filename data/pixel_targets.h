@@ -58,7 +58,7 @@ void move_pixels(Batch& batch, Draws& draws, Targets kind, const Options& option
   if (kind != Targets::values) {
     Motions motions;
     batch.image = call(batch.image, draws, options, &motions);
-    batch.label = moved(batch.label, kind, motions);
+    batch.label = moved_targets(batch.label, kind, motions);
     return;
   }
   Draws again = draws;

@@ -90,7 +90,7 @@ Beams beam_search(const Decoder& model, const Tensor& tokens, const BeamSearchOp
   Tensor next = tokens;
   std::int64_t rows = 1;  // running beams of each prompt that the model is called with
   for (std::int64_t step = 0; step < o.max_new_tokens; ++step) {
-    const Tensor logits = model(next, cache);
+    const Tensor logits = model(next, o.use_cache ? cache : no_cache);
     check(logits.dim() == 3 && logits.size(0) == n * rows && logits.size(1) > 0 && logits.is_floating(),
           "beam_search: the model must give logits [", n * rows, ", t, V], got ", logits);
     const std::int64_t vocabulary = logits.size(2);
@@ -124,8 +124,14 @@ Beams beam_search(const Decoder& model, const Tensor& tokens, const BeamSearchOp
     }
     if (all_done) break;
     rows = o.beams;
-    cache.select(from_data(from, {n * rows}).to(tokens.device()));
-    next = from_data(chosen, {n * rows, 1}).to(tokens.device());
+    const Tensor parents = from_data(from, {n * rows}).to(tokens.device()),
+                 last = from_data(chosen, {n * rows, 1}).to(tokens.device());
+    if (o.use_cache) {
+      cache.select(parents);
+      next = last;
+    } else {
+      next = cat({index_select(next, 0, parents), last}, 1);
+    }
   }
 
   std::size_t longest = 0;

@@ -32,6 +32,7 @@ struct BeamSearchOptions {
   // Whether a prompt is done with as many finished texts as beams; otherwise it goes on while a running text may become
   // better than the worst of them, by its score at its present length.
   bool early_stopping = false;
+  bool use_cache = true;  // as GenerateOptions'
 };
 
 struct Beams {
@@ -44,9 +45,16 @@ struct Beams {
 // probabilities in f32; call nn::eval(net) first. Each token needs one copy of beams * 4 numbers to the host.
 Beams beam_search(const Decoder& model, const Tensor& tokens, const BeamSearchOptions& options = {});
 template <class Model>
-requires std::is_invocable_r_v<Tensor, const Model&, const Tensor&, const KvCache&> Beams
-beam_search(const Model& model, const Tensor& tokens, const BeamSearchOptions& options = {}) {
+  requires std::is_invocable_r_v<Tensor, const Model&, const Tensor&, const KvCache&>
+Beams beam_search(const Model& model, const Tensor& tokens, const BeamSearchOptions& options = {}) {
   return beam_search(Decoder(std::cref(model)), tokens, options);
+}
+template <class Model>  // a model without a cache is called with whole texts
+  requires(std::is_invocable_r_v<Tensor, const Model&, const Tensor&> &&
+           !std::is_invocable_r_v<Tensor, const Model&, const Tensor&, const KvCache&>)
+Beams beam_search(const Model& model, const Tensor& tokens, BeamSearchOptions options = {}) {
+  options.use_cache = false;
+  return beam_search(Decoder([&](const Tensor& text, const KvCache&) { return model(text); }), tokens, options);
 }
 
 }  // namespace mantissa::nn

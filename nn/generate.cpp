@@ -14,9 +14,9 @@ namespace mantissa::nn {
 Tensor sample(const Tensor& logits, const SampleOptions& o) {
   check(logits.dim() >= 1 && logits.size(-1) > 0 && logits.is_floating(),
         "sample: needs floating logits [..., V], got ", logits);
-  check(o.temperature >= 0 && o.top_k >= 0 && o.top_p > 0,
-        "sample: temperature and top_k must not be negative and top_p must be positive, got ", o.temperature, ", ",
-        o.top_k, " and ", o.top_p);
+  check(o.temperature >= 0 && o.top_k >= 0 && o.top_p > 0 && o.min_p >= 0 && o.min_p <= 1,
+        "sample: temperature and top_k must not be negative, top_p must be positive, and min_p between 0 and 1, got ",
+        o.temperature, ", ", o.top_k, ", ", o.top_p, " and ", o.min_p);
   const NoGrad no_grad;
   const amp::Autocast off(amp::disabled);
   if (o.temperature == 0) return argmax(logits, -1);
@@ -30,24 +30,40 @@ Tensor sample(const Tensor& logits, const SampleOptions& o) {
   }
   // The largest is 1, so that even the lowest temperatures work; clamped to f32's smallest normal number.
   Tensor weight = exp((x - amax(x, {-1}, true)) / std::max<double>(o.temperature, FLT_MIN));
+  const bool nucleus = o.top_p < 1;
+  if (o.min_p > 0 && !nucleus) weight = where(weight >= o.min_p, weight, zeros_like(weight));
   Tensor edges = cumsum(weight, -1, f64), end = last(edges);
   if (x.device().is_cpu())  // elsewhere the check would synchronise
     check(all(end > 0.0).item<bool>(), "sample: the logits ", logits,
           " have NaN or infinity, or nothing but -infinity");
-  if (o.top_p < 1) {
+  if (nucleus) {
     if (!candidates.defined()) {  // most likely first; a full sort takes as long as the model, and 1024 mostly suffice
       auto best = topk(weight, std::min<std::int64_t>(1024, all_tokens));
       if (!all(last(cumsum(best.values, -1, f64)) >= end * o.top_p)) best = topk(weight, all_tokens);
       candidates = best.indices;
-      edges = cumsum(best.values, -1, f64);
+      weight = best.values;
+      edges = cumsum(weight, -1, f64);
     }
     const Tensor enough = searchsorted(edges, end * o.top_p);
     end = gather(edges, -1, clamp(enough, 0, static_cast<double>(edges.size(-1) - 1)));
+    if (o.min_p > 0) {  // of the nucleus, not of what a nucleus of the rest would be
+      const Tensor probable = cast(weight >= o.min_p, i64).sum(-1, true);
+      end = minimum(end, gather(edges, -1, clamp(probable - 1, 0, static_cast<double>(edges.size(-1) - 1))));
+    }
   }
   // Inverse transform sampling, in f64: in f32, rounding would shift probability from unlikely tokens to likely ones.
   const Tensor at = searchsorted(edges, rand(end.sizes(), {.dtype = f64, .device = x.device()}) * end, true);
   const Tensor chosen = clamp(at, 0, static_cast<double>(edges.size(-1) - 1));  // NaN maps beyond the end
   return squeeze(candidates.defined() ? gather(candidates, -1, chosen) : chosen, -1);
+}
+
+Tensor penalize_repetitions(const Tensor& texts, const Tensor& logits, double penalty) {
+  check(texts.dim() == 2 && texts.dtype() == i64 && logits.dim() == 2 && logits.is_floating() &&
+            logits.size(0) == texts.size(0),
+        "penalize_repetitions: needs texts i64 [N, T] and logits [N, V], got ", texts, " and ", logits);
+  check(penalty > 0, "penalize_repetitions: the penalty must be positive, got ", penalty);
+  const Tensor said = gather(logits, 1, texts);
+  return scatter(logits, 1, texts, where(said < 0, said * penalty, said / penalty));
 }
 
 Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOptions& o) {
@@ -61,14 +77,23 @@ Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOption
   const KvCache cache;
   Tensor text = tokens, next = tokens, over;  // over: bool [N], sequences that have ended
   for (std::int64_t i = 0; i < o.max_new_tokens; ++i) {
-    if (o.context > 0 && cache.length() + next.size(1) > o.context) {
+    if (!o.use_cache) {
+      next = o.context > 0 ? slice(text, 1, std::max<std::int64_t>(0, text.size(1) - o.context)) : text;
+    } else if (o.context > 0 && cache.length() + next.size(1) > o.context) {
       cache.clear();
       next = slice(text, 1, std::max<std::int64_t>(0, text.size(1) - (i == 0 ? o.context : o.context / 2)));
     }
-    const Tensor logits = model(next, cache);
+    const Tensor logits = model(next, o.use_cache ? cache : no_cache);
     check(logits.dim() == 3 && logits.size(0) == text.size(0) && logits.size(1) > 0,
           "generate: the model must give logits [N, t, V], got ", logits);
-    Tensor token = sample(select(logits, 1, -1), o.sample);
+    Tensor scores = select(logits, 1, -1);
+    if (o.logits_processor) {
+      const Dims sizes = scores.sizes();
+      scores = o.logits_processor(text, scores);
+      check(scores.defined() && scores.sizes() == sizes, "generate: logits_processor must give logits ", sizes,
+            ", got ", scores);
+    }
+    Tensor token = sample(scores, o.sample);
     if (o.eos) {
       if (over.defined()) token = masked_fill(token, over, static_cast<double>(*o.eos));
       over = token == *o.eos;

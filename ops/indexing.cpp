@@ -44,6 +44,7 @@ std::vector<AnyIndex> with_numbers(std::initializer_list<AnyIndex> entries) {
 }
 
 Picked pick(const char* name, const Tensor& x, std::initializer_list<AnyIndex> given) {
+  for (const AnyIndex& e : given) check(!e.is_tensor() || e.tensor().defined(), name, ": an index tensor is undefined");
   const std::vector<AnyIndex> entries = with_numbers(given);
   int taken = 0, rests = 0;
   for (const AnyIndex& e : entries) {

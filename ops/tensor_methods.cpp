@@ -1,4 +1,5 @@
 // Tensor methods that forward to operators, and indexing with [].
+#include "core/indexing.h"
 #include "core/ops.h"
 
 namespace mantissa {
@@ -127,9 +128,11 @@ Tensor Tensor::new_empty(const Dims& sizes) const { return empty(sizes, {.dtype 
 Tensor Tensor::at(const Tensor& index) const { return mantissa::index(*this, {index}); }
 Tensor Tensor::operator[](std::int64_t i) const { return mantissa::select(*this, 0, i); }
 
-Tensor Tensor::operator[](std::initializer_list<Index> index) const {
+Tensor Tensor::operator[](std::initializer_list<AnyIndex> index) const {
   int named = 0, rests = 0;
-  for (const Index& i : index) {
+  for (const AnyIndex& entry : index) {
+    if (entry.is_tensor()) return mantissa::index(*this, index);
+    const Index& i = entry.plain();
     named += i.kind == Index::integer || i.kind == Index::range;
     rests += i.kind == Index::rest;
   }
@@ -137,7 +140,8 @@ Tensor Tensor::operator[](std::initializer_list<Index> index) const {
   check(named <= dim(), "index: ", named, " indices for ", *this);
   Tensor x = *this;
   int at = 0, from = 0;  // dimensions of x and of *this
-  for (const Index& i : index) {
+  for (const AnyIndex& entry : index) {
+    const Index& i = entry.plain();
     switch (i.kind) {
       case Index::integer: {
         const std::int64_t n = size(from);

@@ -148,6 +148,22 @@ TEST_CASE("a model with a cache: each score is its text's, and one beam is the g
   const Tensor greedy = nn::generate(net, prompts, {.max_new_tokens = 9, .sample = {.temperature = 0}});
   const nn::Beams one = nn::beam_search(net, prompts, {.beams = 1, .max_new_tokens = 9});
   CHECK(equal(one.tokens.squeeze(1), greedy));
+
+  // Without a cache, by the option or because the function takes none, whole texts give the same.
+  const auto plain = [&](const Tensor& tokens) { return net(tokens); };
+  CHECK(equal(nn::generate(plain, prompts, {.max_new_tokens = 9, .sample = {.temperature = 0}}), greedy));
+  const nn::BeamSearchOptions o{.beams = 3, .max_new_tokens = 7, .eos = eos, .returned = 2};
+  const nn::Beams with = nn::beam_search(net, prompts, o), without = nn::beam_search(plain, prompts, o);
+  CHECK(equal(with.tokens, without.tokens));
+  CHECK(allclose(with.scores, without.scores, 1e-4, 1e-5));
+  // Of a long text the model sees its last tokens.
+  std::int64_t longest = 0;
+  const auto measured = [&](const Tensor& tokens) {
+    longest = std::max(longest, tokens.size(1));
+    return net(tokens);
+  };
+  nn::generate(measured, prompts, {.max_new_tokens = 9, .context = 6});
+  CHECK(longest == 6);
 }
 
 TEST_CASE("what beam search cannot do is an error") {

@@ -229,6 +229,13 @@ TEST_CASE("a token is drawn from the likeliest") {
   CHECK(is(drawn({.top_p = 0.7}), {0.625f, 0.375f, 0, 0}));
   CHECK(is(drawn({.top_p = 0.01}), {1, 0, 0, 0}));
   CHECK(is(drawn({.top_k = 3, .top_p = 0.5}), {1, 0, 0, 0}));  // 0.526 of what three have
+  CHECK(is(drawn({.min_p = 0.2}), {0.5263f, 0.3158f, 0.1579f, 0}));
+  CHECK(is(drawn({.min_p = 1}), {1, 0, 0, 0}));
+  CHECK(is(drawn({.temperature = 0.5, .min_p = 0.2}), {0.7353f, 0.2647f, 0, 0}));
+  CHECK(is(drawn({.top_p = 0.96, .min_p = 0.2}), {0.5263f, 0.3158f, 0.1579f, 0}));  // 0.8 would be two of these three
+  CHECK(is(drawn({.top_p = 0.7, .min_p = 0.2}), {0.625f, 0.375f, 0, 0}));
+  CHECK(is(drawn({.top_k = 3, .min_p = 0.5}), {0.625f, 0.375f, 0, 0}));
+  CHECK(is(drawn({.top_k = 3, .top_p = 0.99, .min_p = 0.5}), {0.625f, 0.375f, 0, 0}));
   const Tensor flat = zeros({1, 5000});                        // the likeliest thousand have too little
   CHECK(nn::sample(flat, {.top_p = 0.9}).item<int>() < 5000);
   CHECK(nn::sample(one_hot(tensor({4321}), 5000) * 20.0, {.top_p = 0.9}).item<int>() == 4321);
@@ -272,8 +279,8 @@ TEST_CASE("a token is drawn at any temperature, and from anything but NaN") {
       CHECK_THAT(message_of([&] { nn::sample(bad, o); }), Contains("have NaN or infinity"));
     CHECK(nn::sample(zeros({0, 3}), o).sizes() == Dims{0});
   }
-  for (const nn::SampleOptions& o :
-       {nn::SampleOptions{.temperature = NAN}, {.top_p = NAN}, {.top_p = 0}, {.top_k = -1}})
+  for (const nn::SampleOptions& o : {nn::SampleOptions{.temperature = NAN}, {.top_p = NAN}, {.top_p = 0}, {.top_k = -1},
+                                     {.min_p = 1.5}, {.min_p = NAN}})
     CHECK_THAT(message_of([&] { nn::sample(logits, o); }), Contains("sample: temperature and top_k must not be"));
 }
 
@@ -294,6 +301,22 @@ TEST_CASE("what is written with a cache is what is written without") {
       text = cat({text, nn::sample(net(text).select(1, -1), {.temperature = temperature}).unsqueeze(1)}, 1);
     CHECK(same_bits(got, text));
   }
+}
+
+TEST_CASE("logits are replaced by what a function makes of them and of the texts") {
+  const Tensor texts = tensor({{1, 2, 1}, {0, 3, 3}}), logits = tensor({{1.0, 2.0, -2.0, 4.0}, {-1.0, 0.5, 3.0, 8.0}});
+  CHECK(equal(nn::penalize_repetitions(texts, logits, 2), tensor({{1.0, 1.0, -4.0, 4.0}, {-2.0, 0.5, 3.0, 4.0}})));
+  CHECK_THROWS_WITH(nn::penalize_repetitions(texts, logits, 0), Contains("must be positive"));
+  CHECK_THROWS_WITH(nn::penalize_repetitions(texts, logits[0], 1), Contains("needs texts"));
+  const auto always = [](const Tensor& t, const nn::KvCache&) {  // the same token, unless it is discouraged
+    return expand(tensor({0.5, 3.0, 2.0, 1.0}), {t.size(0), t.size(1), 4});
+  };
+  nn::GenerateOptions o{.max_new_tokens = 3, .sample = {.temperature = 0}};
+  CHECK(equal(nn::generate(always, tensor({{0}}), o), tensor({{0, 1, 1, 1}})));
+  o.logits_processor = [](const Tensor& t, const Tensor& l) { return nn::penalize_repetitions(t, l, 4); };
+  CHECK(equal(nn::generate(always, tensor({{0}}), o), tensor({{0, 1, 2, 3}})));
+  o.logits_processor = [](const Tensor&, const Tensor& l) { return l[0]; };
+  CHECK_THROWS_WITH(nn::generate(always, tensor({{0}}), o), Contains("logits_processor must give logits [1, 4]"));
 }
 
 TEST_CASE("writing goes on beyond the context, and ends where it is told to") {

@@ -420,6 +420,30 @@ TEST_CASE("a tensor as an index picks rows, a mask picks elements") {
   CHECK_THAT(message_of([&] { x[tensor({0.0})]; }), Contains("indices must be i64 or bool"));
 }
 
+TEST_CASE("tensors, slices and numbers in braces are what index() takes") {
+  const Tensor x = randn({3, 4, 5}), rows = tensor({{2, 0, 1}, {0, 0, 2}}), columns = tensor({3, 1, 1});
+  CHECK(equal(x[{rows, columns}], index(x, {rows, columns})));
+  CHECK(equal(x[{all, columns}], index_select(x, 1, columns)));
+  CHECK(equal(x[{1, slice(1), rows}], index(x[1], {slice(1), rows})));
+  CHECK(equal(x[{ellipsis, x[0][0] > 0}], x[{all, all, x[0][0] > 0}]));
+  CHECK_THROWS_WITH((x[{all, Tensor()}]), Contains("index: an index tensor is undefined"));
+  CHECK_THROWS_WITH((x[{all, all, all, columns}]), Contains("index: the entries are for 4 dimensions"));
+}
+
+TEST_CASE("what factories make is a leaf") {
+  for (const Dtype dtype : {f32, f64, bf16}) {
+    const TensorOptions o{.dtype = dtype, .requires_grad = true};
+    for (const Tensor& t :
+         {tensor(0.5, o), tensor(2, o), tensor({1.0, 2.0}, o), tensor({{1.0, 2.0}}, o), tensor(std::vector{1.0}, o),
+          zeros({2}, o), ones({2}, o), full({2}, 3, o), empty({2}, o), eye(3, o), arange(0.0, 3.0, 1.0, o),
+          linspace(0, 1, 3, o), logspace(0, 1, 3, 10, o), rand({2}, o), randn({2}, o)}) {
+      CHECK((t.is_leaf() && t.requires_grad() && t.dtype() == dtype));
+      t.sum().backward();
+      CHECK(t.grad().defined());
+    }
+  }
+}
+
 TEST_CASE("a tensor of one number and no dimensions has its place among entries as a number, as in PyTorch") {
   const Tensor x = randn({3, 4, 5}), one = tensor({1}).squeeze(0), rows = tensor({{2, 0, 1}, {0, 0, 3}});
   CHECK(equal(index(x, {one, all, rows}), index(x, {1, all, rows})));

@@ -22,7 +22,8 @@ struct Writing {
             {"--prompt", &prompt, prompt_help},
             {"--temperature", &sample.temperature, "Sampling temperature; 0: greedy"},
             {"--top-k", &sample.top_k, "Samples from the k most probable tokens only; 0: all", {}, 0},
-            {"--top-p", &sample.top_p, "Samples from the most probable tokens with this total probability"}};
+            {"--top-p", &sample.top_p, "Samples from the most probable tokens with this total probability"},
+            {"--min-p", &sample.min_p, "Samples from tokens this probable, as a part of the most probable one's"}};
   }
 };
 inline std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>& b) {

@@ -119,7 +119,7 @@ sections = [
     ("boxes", "`torchvision.ops`", torchvision.ops.__all__, others | modules),
     ("datasets", "`torchvision.datasets`", datasets, set()),
     ("language", "Of `transformers` and `tokenizers`, what writing with GPT-2 takes",
-     ["generate", "num_beams", "past_key_values", "TopKLogitsWarper", "TopPLogitsWarper", "ByteLevelBPETokenizer", "BpeTrainer"], set()),
+     ["generate", "num_beams", "past_key_values", "TopKLogitsWarper", "TopPLogitsWarper", "MinPLogitsWarper", "RepetitionPenaltyLogitsProcessor", "ByteLevelBPETokenizer", "BpeTrainer"], set()),
 ]
 
 
@@ -190,8 +190,8 @@ fails for an operator or module without such a comparison or a stated reason.
   `x is not None`.
 - Every operator is a function, `mean(x, {{2, 3}})`, `gather(x, 1, index)`; the most common are also methods of `Tensor`, `x.mean({{2, 3}})`,
   `x.softmax(-1)`. A single dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`; methods also take several without: `x.view(3, -1)`. `view` is `reshape`.
-- `x[:, 1:, -1]` is `x[{{all, slice(1), -1}}]`, and `x[0::2]` is `x[{{slice(0, {{}}, 2)}}]`; `x[mask]` and `x[rows]` take a tensor. Slices and tensors are combined by `index(x, {{all, rows}})`, which is
-  `x[:, rows]`, with PyTorch's rules (`core/indexing.h`).
+- `x[:, 1:, -1]` is `x[{{all, slice(1), -1}}]`, and `x[0::2]` is `x[{{slice(0, {{}}, 2)}}]`; `x[mask]`, `x[{{rows, columns}}]` and `x[{{all, rows}}]`
+  (`x[:, rows]`) take tensors and give a copy, with PyTorch's rules (`core/indexing.h`).
 - `x[0] = y` does not compile: `x[0].copy_(y)` and `x[0].fill_(2)` write into x. `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and
   `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`. In-place writes are not recorded by autograd; `x = index_put(x, {{all, rows}}, y)` is, and so are `cat` and `stack`
   of results collected in a loop. Writing a value that requires a gradient is therefore an error: use `x[0].copy_(y.detach())`, `total.add_(loss.detach())`.
