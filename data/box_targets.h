@@ -2,9 +2,11 @@
 //
 //   data::Dataset set{.images = pictures, .labels = boxes, .classes = 20, .targets = data::Targets::boxes};
 //   for (auto [image, target] : data::Pipeline(set).shuffle().random_flip().random_affine({.degrees = 5}).batch(8)) {
-//     const Tensor box = target.slice(2, 0, 4), label = target.select(2, 4).to(i64);   // [8, M, 4], [8, M]
+//     const Tensor box = target[{ellipsis, slice(0, 4)}], label = target[{ellipsis, 4}].to(i64);  // [8, M, 4], [8, M]
 //     const Tensor exists = label >= 0;
 //   }
+//
+// Boxes of different numbers become one tensor by nn::pad_sequence(boxes_of_each_image, true, -1).
 //
 //   boxes    f32 [B, M, 5 or more]: x1, y1, x2, y2 in pixels, the class, and further columns, which stay. Each image
 //            has as many rows as the one with the most objects: those with a class below 0 are none. A moved box is the
