@@ -620,3 +620,20 @@ TEST_CASE("in place: add_ and mul_ give the same bits wherever the elements are,
       }
     }
 }
+
+TEST_CASE("constant padding writes every row, short or long, and nothing else") {
+  for (const std::int64_t width : {0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 50, 64, 65, 127, 128, 129, 300})
+    for (const Dtype dtype : {u8, f16, f32, f64})
+      for (const Dims& borders : {Dims{1, 1, 1, 1}, Dims{0, 2, 3, 0}, Dims{16, 0, 0, 0}, Dims{2, 1, 0, 1, 1, 2}}) {
+        INFO(name_of(dtype) << ", rows of " << width << ", borders " << concat(borders));
+        const Tensor x = cast(some_numbers({5, 13, width + 3}, f32, 4) * 20.0, dtype).slice(2, 1, 1 + width);
+        const Tensor y = pad(x, borders, "constant", 3);
+        Tensor expected = full(y.sizes(), 3, {.dtype = dtype});
+        Tensor inside = expected;
+        for (int d = 0; d < borders.rank() / 2; ++d)
+          inside = inside.slice(2 - d, borders[2 * d], y.size(2 - d) - borders[2 * d + 1]);
+        inside.copy_(x);
+        CHECK(same_bits(y, expected));
+        CHECK(same_bits(pad(contiguous(x), borders, "constant", 3), expected));
+      }
+}

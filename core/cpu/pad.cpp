@@ -27,6 +27,9 @@ template <class Word> void pad_rows(const PadPlan& p, Word* y, const Word* x, Wo
                      x_row = inner > 0 ? p.from[outer] : 0;
   std::int64_t planes = 1;
   for (int d = 0; d < outer; ++d) planes *= p.out[d];
+  constexpr std::int64_t few_bytes = 256, block_bytes = 8192;
+  const bool short_rows = row * static_cast<std::int64_t>(sizeof(Word)) <= few_bytes && (inner == 0 || y_row == row);
+  const std::int64_t block = std::max<std::int64_t>(1, block_bytes / (row * static_cast<std::int64_t>(sizeof(Word))));
   // Split by rows, so that a few large planes are also shared among threads.
   const std::int64_t grain = std::max<std::int64_t>(1, grain_size / row);
   parallel_for(planes * height, grain, [&](std::int64_t first, std::int64_t last) {
@@ -43,6 +46,18 @@ template <class Word> void pad_rows(const PadPlan& p, Word* y, const Word* x, Wo
       const std::int64_t begin = r % height, stop = begin + (end - r);
       const std::int64_t x_begin = has_x ? std::clamp(top, begin, stop) : stop,
                          x_stop = has_x ? std::clamp(top + inside, x_begin, stop) : stop;
+      if (short_rows) {
+        // All in one run, then the part of x: the second write hits the cache, and costs less than the borders' pieces.
+        for (std::int64_t i = begin; i < stop; i += block) {
+          const std::int64_t last_row = std::min(stop, i + block), from_row = std::clamp(x_begin, i, last_row),
+                             to_row = std::clamp(x_stop, from_row, last_row);
+          std::fill_n(y + to + i * row, (last_row - i) * row, value);
+          if (to_row > from_row)
+            copy_rows(y + to + from_row * row + left, row, x + from + (from_row - top) * x_row, x_row, run,
+                      to_row - from_row);
+        }
+        continue;
+      }
       for (std::int64_t i = begin; i < x_begin; ++i) fill_run(y + to + i * y_row, value, row);
       for (std::int64_t i = x_begin; i < x_stop; ++i) {
         Word* out = y + to + i * y_row;

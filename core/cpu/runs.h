@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__AVX2__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -35,11 +35,45 @@ template <class Word> inline void copy_run(Word* to, const Word* from, std::int6
                           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
     });
 #endif
+#if defined(__SSE2__)
+  if (n >= 16 / bytes && n <= 64 / bytes)
+    return move_run(n, 16 / bytes, [=](std::int64_t i) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    });
+#endif
   if (n < 8) {
     for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
     return;
   }
   std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Word));
+}
+// `rows` runs of n elements, y_step and x_step elements apart; what depends on n is decided once.
+template <class Word>
+inline void copy_rows(Word* to, std::int64_t to_step, const Word* from, std::int64_t from_step, std::int64_t n,
+                      std::int64_t rows) {
+  const auto each = [&](const auto& copy) {
+    for (std::int64_t i = 0; i < rows; ++i) copy(to + i * to_step, from + i * from_step);
+  };
+#if defined(__SSE2__)
+  [[maybe_unused]] constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(Word));
+  const auto two = [&]<class Vector>(std::int64_t width) {  // which may overlap
+    each([=](Word* y, const Word* x) {
+      Vector first, last;
+      std::memcpy(&first, x, sizeof first);
+      std::memcpy(&last, x + n - width, sizeof last);
+      std::memcpy(y, &first, sizeof first);
+      std::memcpy(y + n - width, &last, sizeof last);
+    });
+  };
+#if defined(__AVX512F__)
+  if (n > 64 / bytes && n <= 128 / bytes) return two.template operator()<__m512i>(64 / bytes);
+#endif
+#if defined(__AVX2__)
+  if (n > 32 / bytes && n <= 64 / bytes) return two.template operator()<__m256i>(32 / bytes);
+#endif
+  if (n >= 16 / bytes && n <= 32 / bytes) return two.template operator()<__m128i>(16 / bytes);
+#endif
+  each([n](Word* y, const Word* x) { copy_run(y, x, n); });
 }
 template <class Word> inline void fill_run(Word* to, Word value, std::int64_t n) {
   if (n >= 8) std::fill_n(to, n, value);
