@@ -58,6 +58,8 @@ void move_pixels(Batch& batch, Draws& draws, Targets kind, const Options& option
   if (kind != Targets::values) {
     Motions motions;
     batch.image = call(batch.image, draws, options, &motions);
+    const auto told = static_cast<std::int64_t>(motions.size()), images = batch.image.size(0);
+    check(told == images, "move: the function told ", told, " motions of ", images, " images");
     batch.label = moved_targets(batch.label, kind, motions);
     return;
   }

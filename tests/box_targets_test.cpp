@@ -208,6 +208,8 @@ TEST_CASE("steps that cannot move boxes say so") {
   CHECK_THROWS_WITH(first(P(set).rand_augment()), Contains("rand_augment: moves pixels") && Contains("targets"));
   CHECK_THROWS_WITH(first(P(set).move(0, [](const Tensor& x, data::Draws&, int) { return x; })),
                     Contains("must take a Motions*"));
+  CHECK_THROWS_WITH(first(P(set).move(0, [](const Tensor& x, data::Draws&, int, data::Motions*) { return x; })),
+                    Contains("move: the function told 0 motions of 2 images"));
   data::Dataset plain = set;
   plain.targets = data::Targets::values;
   CHECK_THROWS_WITH(P(plain).random_iou_crop(9, 9), Contains("targets must be boxes"));
