@@ -201,9 +201,9 @@ template <class Word> void copy_words(const View& y, const View& x) {
     if (b.rows > 1 && n == 2) return short_rows(std::integral_constant<std::int64_t, 2>{});
     if (b.rows > 1 && n == 3) return short_rows(std::integral_constant<std::int64_t, 3>{});
     if (b.rows > 1 && n == 4) return short_rows(std::integral_constant<std::int64_t, 4>{});
+    if (ys == 1 && xs == 1) return copy_rows(out, b.y_step, in, b.x_step, n, b.rows);
     for (std::int64_t r = 0; r < b.rows; ++r, out += b.y_step, in += b.x_step) {
-      if (ys == 1 && xs == 1) copy_run(out, in, n);
-      else if (ys == 1 && xs == 0) fill_run(out, *in, n);
+      if (ys == 1 && xs == 0) fill_run(out, *in, n);
       else if (ys == 1 && xs == -1) std::reverse_copy(in - n + 1, in + 1, out);
       else
         for (std::int64_t i = 0; i < n; ++i) out[i * ys] = in[i * xs];
