@@ -23,22 +23,24 @@ struct Finished {
 };
 
 // What is known about one prompt.
-class Search {
- public:
-  explicit Search(const BeamSearchOptions& o) : o_(o), running{{{}, 0}} {}
+struct Search {
+  const BeamSearchOptions& o;
+  std::vector<Beam> running = {{{}, 0}};  // the best first
+  std::vector<Finished> finished = {};    // likewise, at most `beams`
+  bool done = false;
 
   // Takes candidates, the best first: at[i] is the number of the running beam that it continues, times `vocabulary`,
   // plus its token. Afterwards parents[i] is the beam that running[i] continues.
   void step(const std::int64_t* at, std::int64_t vocabulary, const float* score, std::int64_t count, bool last,
             std::vector<std::int64_t>& parents) {
     std::vector<Beam> next;
-    for (std::int64_t i = 0; i < count && static_cast<std::int64_t>(next.size()) < o_.beams; ++i) {
+    for (std::int64_t i = 0; i < count && static_cast<std::int64_t>(next.size()) < o.beams; ++i) {
       if (score[i] == -HUGE_VALF) break;
       const std::int64_t beam = at[i] / vocabulary, token = at[i] % vocabulary;
       Beam candidate{running[static_cast<std::size_t>(beam)].text, score[i]};
       candidate.text.push_back(token);
-      if (last || (o_.eos && token == *o_.eos)) {
-        if (i < o_.beams) finish(candidate);  // a worse one has no right to end
+      if (last || (o.eos && token == *o.eos)) {
+        if (i < o.beams) finish(candidate);  // a worse one has no right to end
         continue;
       }
       next.push_back(std::move(candidate));
@@ -46,27 +48,18 @@ class Search {
     }
     running = std::move(next);
     if (running.empty()) done = true;
-    else if (static_cast<std::int64_t>(finished.size()) == o_.beams)
-      done = o_.early_stopping || finished.back().score >= scored(running[0]);
+    else if (static_cast<std::int64_t>(finished.size()) == o.beams)
+      done = o.early_stopping || finished.back().score >= with_penalty(running[0]);
   }
-
- private:
-  double scored(const Beam& b) const {
-    return b.score / std::pow(static_cast<double>(b.text.size()), o_.length_penalty);
+  double with_penalty(const Beam& b) const {
+    return b.score / std::pow(static_cast<double>(b.text.size()), o.length_penalty);
   }
   void finish(const Beam& b) {
-    const double score = scored(b);
+    const double score = with_penalty(b);
     const auto at = std::ranges::upper_bound(finished, score, std::greater<>{}, &Finished::score);
     finished.insert(at, {b.text, score});
-    if (static_cast<std::int64_t>(finished.size()) > o_.beams) finished.pop_back();
+    if (static_cast<std::int64_t>(finished.size()) > o.beams) finished.pop_back();
   }
-
-  const BeamSearchOptions& o_;
-
- public:
-  std::vector<Beam> running;       // the best first
-  std::vector<Finished> finished;  // likewise, at most `beams`
-  bool done = false;
 };
 
 void check_options(const BeamSearchOptions& o, const Tensor& tokens) {
@@ -86,7 +79,7 @@ Beams beam_search(const Decoder& model, const Tensor& tokens, const BeamSearchOp
   const NoGrad no_grad;
   const KvCache cache;
   const std::int64_t n = tokens.size(0);
-  std::vector<Search> searches(static_cast<std::size_t>(n), Search(o));
+  std::vector<Search> searches(static_cast<std::size_t>(n), Search{o});
   Tensor next = tokens;
   std::int64_t rows = 1;  // running beams of each prompt that the model is called with
   for (std::int64_t step = 0; step < o.max_new_tokens; ++step) {

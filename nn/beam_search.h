@@ -37,7 +37,7 @@ struct BeamSearchOptions {
 
 struct Beams {
   Tensor tokens;  // i64 [N, returned, T + new tokens]: the best first; shorter ones are padded with `eos`
-  Tensor scores;  // f32 [N, returned]
+  Tensor scores;  // f32 [N, returned]; -infinity if the model allows fewer texts
 };
 
 // Continues N prompts of T >= 1 tokens, i64 [N, T]. Follows Hugging Face's generate(num_beams=...). Texts that
