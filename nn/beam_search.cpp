@@ -80,7 +80,7 @@ Beams beam_search(const Decoder& model, const Tensor& tokens, const BeamSearchOp
   const KvCache cache;
   const std::int64_t n = tokens.size(0);
   std::vector<Search> searches(static_cast<std::size_t>(n), Search{o});
-  Tensor next = tokens;
+  Tensor text = tokens, next = tokens;  // of the running beams
   std::int64_t rows = 1;  // running beams of each prompt that the model is called with
   for (std::int64_t step = 0; step < o.max_new_tokens; ++step) {
     const Tensor logits = model(next, o.use_cache ? cache : no_cache);
@@ -94,7 +94,13 @@ Beams beam_search(const Decoder& model, const Tensor& tokens, const BeamSearchOp
                                                                          : -HUGE_VALF);
     const amp::Autocast off(amp::disabled);
     const Tensor before = from_data(so_far, {n * rows, 1}).to(logits.device());
-    const Tensor scores = reshape(log_softmax(cast(select(logits, 1, -1), f32), -1) + before, {n, rows * vocabulary});
+    Tensor scores = log_softmax(cast(select(logits, 1, -1), f32), -1);
+    if (o.logits_processor) {
+      scores = o.logits_processor(text, scores);
+      check(scores.defined() && scores.sizes() == Dims{n * rows, vocabulary} && scores.dtype() == f32,
+            "beam_search: logits_processor must give scores f32[", n * rows, ", ", vocabulary, "], got ", scores);
+    }
+    scores = reshape(scores + before, {n, rows * vocabulary});
     const std::int64_t count = std::min(2 * o.beams, rows * vocabulary);
     const auto [best, index] = topk(scores, count);
     const Tensor best_here = best.to(cpu), at = index.to(cpu);
@@ -119,12 +125,9 @@ Beams beam_search(const Decoder& model, const Tensor& tokens, const BeamSearchOp
     rows = o.beams;
     const Tensor parents = from_data(from, {n * rows}).to(tokens.device()),
                  last = from_data(chosen, {n * rows, 1}).to(tokens.device());
-    if (o.use_cache) {
-      cache.select(parents);
-      next = last;
-    } else {
-      next = cat({index_select(next, 0, parents), last}, 1);
-    }
+    text = cat({index_select(text, 0, parents), last}, 1);
+    if (o.use_cache) cache.select(parents);
+    next = o.use_cache ? last : text;
   }
 
   std::size_t longest = 0;

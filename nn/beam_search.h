@@ -33,6 +33,8 @@ struct BeamSearchOptions {
   // better than the worst of them, by its score at its present length.
   bool early_stopping = false;
   bool use_cache = true;  // as GenerateOptions'
+  // Replaces the log-probabilities of the next token, f32 [rows, V], knowing the texts so far, i64 [rows, T].
+  std::function<Tensor(const Tensor& texts, const Tensor& scores)> logits_processor = {};
 };
 
 struct Beams {

@@ -156,6 +156,16 @@ TEST_CASE("a model with a cache: each score is its text's, and one beam is the g
   const nn::Beams with = nn::beam_search(net, prompts, o), without = nn::beam_search(plain, prompts, o);
   CHECK(equal(with.tokens, without.tokens));
   CHECK(allclose(with.scores, without.scores, 1e-4, 1e-5));
+  // Scores are replaced, knowing the texts.
+  nn::BeamSearchOptions changed = o;
+  changed.logits_processor = [&](const Tensor& texts, const Tensor& scores) {
+    CHECK(allclose(scores, log_softmax(net(texts)[{all, -1}], -1), 1e-3, 1e-4));
+    return index_fill(scores, 1, tensor({2, 3, 5}), -HUGE_VAL);
+  };
+  const Tensor texts = nn::beam_search(net, prompts, changed).tokens[{all, all, slice(5)}];
+  for (const int forbidden : {2, 3, 5}) CHECK(!any(texts == forbidden).item<bool>());
+  changed.logits_processor = [&](const Tensor&, const Tensor& scores) { return scores[0]; };
+  CHECK_THROWS_WITH(nn::beam_search(net, prompts, changed), Contains("logits_processor must give scores f32[3, 8]"));
   // Of a long text the model sees its last tokens.
   std::int64_t longest = 0;
   const auto measured = [&](const Tensor& tokens) {
