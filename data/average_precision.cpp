@@ -1,30 +1,17 @@
 #include "data/average_precision.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <span>
 
 #include "core/ops.h"
+#include "data/box_overlap.h"
 
 namespace mantissa::data {
 namespace {
 
-using Box = std::array<float, 4>;
-
-double overlap_of(const Box& a, const Box& b) {
-  const double wide = std::min<double>(a[2], b[2]) - std::max<double>(a[0], b[0]);
-  const double high = std::min<double>(a[3], b[3]) - std::max<double>(a[1], b[1]);
-  if (!(wide > 0 && high > 0)) return 0;
-  const auto area = [](const Box& x) { return (double{x[2]} - x[0]) * (double{x[3]} - x[1]); };
-  return wide * high / (area(a) + area(b) - wide * high);
-}
-Box box_at(const Tensor& boxes, std::int64_t row) {
-  const float* v = boxes.data<float>() + row * boxes.size(1);
-  return {v[0], v[1], v[2], v[3]};
-}
 Tensor on_host(const Tensor& t, Dtype dtype) { return contiguous(cast(t.detach(), dtype).to(cpu)); }
 
 }  // namespace
@@ -79,11 +66,12 @@ void MeanAveragePrecision::add(const Tensor& boxes, const Tensor& scores, const 
     std::ranges::stable_sort(found, [s](std::int64_t a, std::int64_t b) { return s[a] > s[b]; });
     if (static_cast<std::int64_t>(found.size()) > most_) found.resize(static_cast<std::size_t>(most_));
     classes_[c].objects += static_cast<std::int64_t>(objects[c].size());
+    const auto row = [](const Tensor& t, std::int64_t i) { return t.data<float>() + i * t.size(1); };
     std::vector<std::uint64_t> taken(objects[c].size());  // bit i: at overlap i
     for (const std::int64_t d : found) {
       Detection detection{s[d], 0};
       std::vector<double> iou;
-      for (const std::int64_t o : objects[c]) iou.push_back(overlap_of(box_at(box, d), box_at(truth, o)));
+      for (const std::int64_t o : objects[c]) iou.push_back(overlap_of(row(box, d), row(truth, o)));
       for (std::size_t i = 0; i < overlaps_.size(); ++i) {
         const std::uint64_t bit = std::uint64_t{1} << i;
         double best = std::min(overlaps_[i], 1 - 1e-10);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/box_overlap.h"
 #include "data/crops.h"
 #include "data/pixels.h"
 
@@ -74,14 +75,10 @@ Window window_with_boxes(std::int64_t height, std::int64_t width, float* boxes, 
         const float x = (b[0] + b[2]) / 2, y = (b[1] + b[3]) / 2;
         return x > left && x < right && y > top && y < bottom;
       };
-      float best = -1;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const float* b = boxes + i * columns;
-        if (!exists(i) || !has_centre(b)) continue;
-        const float both = std::max(0.0f, std::min(right, b[2]) - std::max(left, b[0])) *
-                           std::max(0.0f, std::min(bottom, b[3]) - std::max(top, b[1]));
-        best = std::max(best, both / ((right - left) * (bottom - top) + (b[2] - b[0]) * (b[3] - b[1]) - both));
-      }
+      const float edges[4] = {left, top, right, bottom};
+      double best = -1;
+      for (std::int64_t i = 0; i < count; ++i)
+        if (exists(i) && has_centre(boxes + i * columns)) best = std::max(best, overlap_of(edges, boxes + i * columns));
       if (!(best >= std::max(wanted, 0.0f))) continue;
       constexpr float none[5] = {0, 0, 0, 0, -1};
       for (std::int64_t i = 0; i < count; ++i)

@@ -175,6 +175,7 @@ int run(int argc, char** argv) {
   const std::int64_t stride = coco ? 8 : 4, channels = coco ? 3 : 1;
   check(!coco || (!o.data.empty() && !annotations.empty()),
         "--dataset coco needs --data FOLDER and --annotations FILE");
+  check(test_data.empty() || !test_annotations.empty(), "--test-data needs --test-annotations FILE");
   check(size % (4 * stride) == 0, "--size ", size, " is not a multiple of ", 4 * stride);
   check(width % 8 == 0, "--width ", width, " is not a multiple of 8");
 
@@ -201,7 +202,10 @@ int run(int argc, char** argv) {
   const bool mirrored = coco || o.dataset == "fashion";  // it would change digits
   data::Loader loader = loader_of(
       train_set.shuffle(o.seed).shard(world.rank(), world.size()).random_flip(mirrored ? 0.5f : 0).drop_last());
-  data::Loader test_loader = loader_of(part(1, 500));  // each process tests all
+  const Pipeline test_set = part(1, 500);  // each process tests all
+  check(test_set.info().class_names == train_set.info().class_names,
+        "--test-annotations: the categories are not those of --annotations");
+  data::Loader test_loader = loader_of(test_set);
 
   Detector net(channels, train_set.info().classes, width, stride);
   samples::Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});

@@ -16,6 +16,16 @@ MANTISSA_KERNEL(constant_pad, const View& y, const View& x, const Dims& before, 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
+// The interior of y: the part of the given sizes that begins at `before`.
+View inside_border(const View& y, const Dims& sizes, const Dims& before) {
+  View part = y;
+  std::int64_t offset = 0;
+  for (int d = 0; d < sizes.rank(); ++d) offset += before[d] * y.strides[d];
+  part.sizes = sizes;
+  part.data = y.as<char>() + offset * static_cast<std::int64_t>(size_of(y.dtype));
+  return part;
+}
+
 bool has_rows(const PadPlan& p) { return !p.out.empty() && p.to.back() == 1 && p.from.back() == 1; }
 
 // One plane of rows at a time: the innermost two dimensions, or separate rows.

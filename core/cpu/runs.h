@@ -47,7 +47,7 @@ template <class Word> inline void copy_run(Word* to, const Word* from, std::int6
   }
   std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Word));
 }
-// `rows` runs of n elements, y_step and x_step elements apart; what depends on n is decided once.
+// `rows` runs of n elements, to_step and from_step elements apart; what depends on n is decided once.
 template <class Word>
 inline void copy_rows(Word* to, std::int64_t to_step, const Word* from, std::int64_t from_step, std::int64_t n,
                       std::int64_t rows) {
