@@ -38,6 +38,7 @@
 #include "core/unique.h"
 #include "core/version.h"
 #include "data/average_precision.h"
+#include "data/binary_scores.h"
 #include "data/batch_loader.h"
 #include "data/bpe.h"
 #include "data/cifar.h"

@@ -44,6 +44,15 @@ std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> input
                          GradOptions o = {}) {
   return grad(root, std::span(inputs.begin(), inputs.size()), gradient, o);
 }
+// One input needs no braces: grad(u, x)[0].
+template <std::derived_from<Tensor> T>
+std::vector<Tensor> grad(const Tensor& root, const T& input, GradOptions o = {}) {
+  return grad(root, std::span<const Tensor>(&input, 1), o);
+}
+template <std::derived_from<Tensor> T, std::derived_from<Tensor> G>
+std::vector<Tensor> grad(const Tensor& root, const T& input, const G& gradient, GradOptions o = {}) {
+  return grad(root, std::span<const Tensor>(&input, 1), gradient, o);
+}
 
 namespace autograd {
 // The implementation of grad(): the gradients that arrive at `nodes`, undefined where none does. Runs only the nodes in

@@ -77,7 +77,7 @@ const Job jobs[] = {
 int main(int argc, char** argv) try {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 0.3;
   const Tensor pictures = argc > 2 ? io::load_npy(argv[2]) : data::synthetic_color_digits(128, 1).images;
-  io::NamedTensors results;
+  NamedTensors results;
   for (const Job& job : jobs) {
     Draws draws(1, data::Purpose::augment, 0);
     double best = 1e9;

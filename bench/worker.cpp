@@ -201,7 +201,7 @@ class Session {
     work_.optimizer->zero_grad();
     const Tensor loss = loss_for(batch_of(x_, step).to(device_), batch_of(y_, step).to(device_));
     backward(loss);
-    io::NamedTensors all;
+    NamedTensors all;
     for (const auto& [name, p] : nn::named_parameters(work_.module))
       all.emplace_back(name, p.grad().to(cpu).to(f32).contiguous());
     io::save_safetensors(path, all);
@@ -211,7 +211,7 @@ class Session {
 
   // Weights and buffers under their names, the optimizer's state under "optim." and its parameter's name.
   void snapshot(const std::string& path) const {
-    io::NamedTensors all;
+    NamedTensors all;
     for (const auto& [name, t] : nn::state_dict(work_.module)) all.emplace_back(name, t.to(cpu).contiguous());
     const auto parameters = nn::named_parameters(work_.module);
     for (const auto& [name, t] : work_.optimizer->state_dict()) {

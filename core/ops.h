@@ -228,34 +228,47 @@ Tensor trace(const Tensor& x);
 Tensor diag(const Tensor& x, std::int64_t diagonal = 0);  // vector to diagonal matrix, or matrix to its diagonal
 Tensor diag_embed(const Tensor& x, std::int64_t offset = 0);  // the last dim becomes the diagonal of new matrices
 
-// --- convolution; stride, padding, ... are one number for all dims (3) or one per dim ({3, 5}: height, width) ---
+// --- convolution; stride, padding, ... are one number for all dims (3) or one per dim ({3, 5}: height, width). Without
+// a bias also conv2d(x, weight, {.padding = 1}) ---
 struct Conv1dOptions { int stride = 1, padding = 0, dilation = 1, groups = 1; };
 // x [N, C, L], weight [O, C/groups, k]
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions = {});
+inline Tensor conv1d(const Tensor& x, const Tensor& weight, Conv1dOptions o) { return conv1d(x, weight, {}, o); }
 struct Conv2dOptions { PerDim<2> stride = 1, padding = 0, dilation = 1; int groups = 1; };
 // x [N, C, H, W], weight [O, C/groups, kh, kw]
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});
+inline Tensor conv2d(const Tensor& x, const Tensor& weight, Conv2dOptions o) { return conv2d(x, weight, {}, o); }
 struct Conv3dOptions { PerDim<3> stride = 1, padding = 0, dilation = 1; int groups = 1; };
 // x [N, C, D, H, W], weight [O, C/groups, kd, kh, kw]
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv3dOptions = {});
+inline Tensor conv3d(const Tensor& x, const Tensor& weight, Conv3dOptions o) { return conv3d(x, weight, {}, o); }
 // The gradient of conv2d with respect to x, which has `x_sizes`; `gradient` is that of the result.
 Tensor conv2d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv2dOptions = {});
 Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions = {});
 struct ConvTranspose1dOptions { int stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1; };
 // weight [C, O/groups, k]
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose1dOptions = {});
+inline Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, ConvTranspose1dOptions o) {
+  return conv_transpose1d(x, weight, {}, o);
+}
 struct ConvTranspose2dOptions {
   PerDim<2> stride = 1, padding = 0, output_padding = 0, dilation = 1;
   int groups = 1;
 };
 // weight [C, O/groups, kh, kw]
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose2dOptions = {});
+inline Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, ConvTranspose2dOptions o) {
+  return conv_transpose2d(x, weight, {}, o);
+}
 struct ConvTranspose3dOptions {
   PerDim<3> stride = 1, padding = 0, output_padding = 0, dilation = 1;
   int groups = 1;
 };
 // weight [C, O/groups, kd, kh, kw]
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose3dOptions = {});
+inline Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, ConvTranspose3dOptions o) {
+  return conv_transpose3d(x, weight, {}, o);
+}
 
 // --- pooling: x as for convolution; stride 0 means the kernel size ---
 // dilation is for max pooling; divisor_override (0: the window size) and count_include_pad are for average pooling.
@@ -381,6 +394,10 @@ struct AttentionOptions {
 // -2.3e38 count as minus infinity).
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask = {}, const AttentionOptions& = {});
+inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                           const AttentionOptions& o) {
+  return scaled_dot_product_attention(query, key, value, {}, o);
+}
 // Rotates pair i of position t in x [..., T, D] by the angle (start + t) * base^(-2i / D). A pair is the elements
 // (i, i + D / 2), or (2i, 2i + 1) if interleaved.
 Tensor rotary_embedding(const Tensor& x, std::int64_t start = 0, double base = 10000, bool interleaved = false);
@@ -405,8 +422,14 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::
 // x: probabilities. An error under autocast, where 1 - x would lose precision: use the next one. weight is optional.
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                             Reduction = Reduction::mean);
+inline Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return binary_cross_entropy(x, target, {}, reduction);
+}
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                         Reduction = Reduction::mean, const Tensor& pos_weight = {});
+inline Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return binary_cross_entropy_with_logits(x, target, {}, reduction);
+}
 enum class KlReduction { none, mean, sum, batchmean };  // mean: over all elements, as in PyTorch
 // x: log-probabilities; target: probabilities, or log-probabilities if log_target.
 Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction = KlReduction::mean, bool log_target = false);
@@ -452,6 +475,9 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, MultiMarginOptio
 Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                    Reduction = Reduction::mean);
+inline Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return multilabel_soft_margin_loss(x, target, {}, reduction);
+}
 // Connectionist temporal classification (Graves et al., 2006). log_probs [T, N, C] or [T, C], targets i64 [N, S] or
 // concatenated, [sum of target_lengths]; lengths i64 [N] or []. mean first divides each loss by its target length.
 // zero_infinity: a target too long for its input gives 0 instead of infinity.

@@ -146,7 +146,8 @@ class Tensor {
   template <class T> void operator=(const T&) && {
     static_assert(!std::same_as<T, T>,
                   "x[...] = y does not write into x: write x[...].copy_(y), x[...].fill_(number) or, for masks and "
-                  "tensors of indices, index_put_(x, {...}, y); masked_fill and where give tensors of their own");
+                  "tensors of indices, index_put_(x, {...}, y); masked_fill and where give tensors of their own. "
+                  "x.grad() = y is x.set_grad(y)");
   }
   // An uninitialised, dense tensor.
   static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu, Layout layout = Layout::contiguous);

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
+#include <string>
 
 #include "core/ops.h"
 #include "data/box_overlap.h"
+#include "io/process_group.h"
 
 namespace mantissa::data {
 namespace {
@@ -33,7 +36,8 @@ void MeanAveragePrecision::reset() {
   for (Class& c : classes_) c = {};
 }
 
-void MeanAveragePrecision::add(const Tensor& boxes, const Tensor& scores, const Tensor& labels, const Tensor& target) {
+void MeanAveragePrecision::add(const Tensor& boxes, const Tensor& scores, const Tensor& labels, const Tensor& target,
+                               const Tensor& crowds) {
   check(boxes.defined() && boxes.dim() == 2 && boxes.size(1) == 4 && boxes.is_floating() && scores.defined() &&
             scores.sizes() == Dims{boxes.size(0)} && scores.is_floating() && labels.defined() &&
             labels.sizes() == scores.sizes() && labels.dtype() == i64 && target.defined() && target.dim() == 2 &&
@@ -41,10 +45,14 @@ void MeanAveragePrecision::add(const Tensor& boxes, const Tensor& scores, const 
         "MeanAveragePrecision: expected boxes [K, 4], scores [K], labels i64 [K] and the objects [M, 5 or more] of one "
         "image, got ",
         boxes, ", ", scores, ", ", labels, " and ", target);
+  check(!crowds.defined() || (crowds.dtype() == boolean && crowds.sizes() == Dims{target.size(0)}),
+        "MeanAveragePrecision: expected crowds bool [", target.size(0), "], one for each object, got ", crowds);
   const Tensor box = on_host(boxes, f32), score = on_host(scores, f32).clone(), label = on_host(labels, i64),
                truth = on_host(target, f32);
   const auto classes = static_cast<std::int64_t>(classes_.size());
-  std::vector<std::vector<std::int64_t>> detections(classes_.size()), objects(classes_.size());
+  std::vector<bool> crowd(static_cast<std::size_t>(truth.size(0)));
+  if (crowds.defined()) crowd = crowds.to_vector<bool>();
+  std::vector<std::vector<std::int64_t>> detections(classes_.size()), objects = detections, regions = detections;
   for (std::int64_t i = 0; i < label.numel(); ++i) {
     const std::int64_t c = label.data<std::int64_t>()[i];
     check(c >= 0 && c < classes, "MeanAveragePrecision: a detection has class ", c, " of ", classes);
@@ -55,7 +63,7 @@ void MeanAveragePrecision::add(const Tensor& boxes, const Tensor& scores, const 
     if (!(c >= 0)) continue;
     check(c < static_cast<float>(classes) && c == std::floor(c), "MeanAveragePrecision: an object has class ", c,
           " of ", classes);
-    objects[static_cast<std::size_t>(c)].push_back(i);
+    (crowd[static_cast<std::size_t>(i)] ? regions : objects)[static_cast<std::size_t>(c)].push_back(i);
   }
   for (float& s : std::span(score.data<float>(), static_cast<std::size_t>(score.numel())))
     if (std::isnan(s)) s = -HUGE_VALF;
@@ -69,21 +77,58 @@ void MeanAveragePrecision::add(const Tensor& boxes, const Tensor& scores, const 
     const auto row = [](const Tensor& t, std::int64_t i) { return t.data<float>() + i * t.size(1); };
     std::vector<std::uint64_t> taken(objects[c].size());  // bit i: at overlap i
     for (const std::int64_t d : found) {
-      Detection detection{s[d], 0};
+      Detection detection{s[d], 0, 0};
       std::vector<double> iou;
       for (const std::int64_t o : objects[c]) iou.push_back(overlap_of(row(box, d), row(truth, o)));
+      double in_crowd = 0;
+      for (const std::int64_t r : regions[c]) in_crowd = std::max(in_crowd, part_within(row(box, d), row(truth, r)));
       for (std::size_t i = 0; i < overlaps_.size(); ++i) {
         const std::uint64_t bit = std::uint64_t{1} << i;
         double best = std::min(overlaps_[i], 1 - 1e-10);
         std::size_t chosen = iou.size();
         for (std::size_t o = 0; o < iou.size(); ++o)
           if (!(taken[o] & bit) && iou[o] >= best) best = iou[o], chosen = o;
-        if (chosen == iou.size()) continue;
-        taken[chosen] |= bit;
-        detection.found |= bit;
+        if (chosen < iou.size()) {
+          taken[chosen] |= bit;
+          detection.found |= bit;
+        } else if (in_crowd >= best) {
+          detection.ignored |= bit;
+        }
       }
       classes_[c].detections.push_back(detection);
     }
+  }
+}
+
+void MeanAveragePrecision::gather(distributed::ProcessGroup& group) {
+  // Rows of the counts of one class, the number of its detections, and these.
+  std::string own;
+  const auto put = [&own](const auto& x) { own.append(reinterpret_cast<const char*>(&x), sizeof x); };
+  put(images_);
+  for (const Class& c : classes_) {
+    put(c.objects), put(c.detections.size());
+    for (const Detection& d : c.detections) put(d.score), put(d.found), put(d.ignored);
+  }
+  reset();
+  for (const std::string& all : group.all_gather(own)) {
+    std::size_t at = 0;
+    const auto take = [&]<class T>(T) {
+      T x;
+      check(all.size() - at >= sizeof x, "MeanAveragePrecision: the ranks' metrics have different numbers of classes");
+      std::memcpy(&x, all.data() + at, sizeof x);
+      at += sizeof x;
+      return x;
+    };
+    images_ += take(images_);
+    for (Class& c : classes_) {
+      c.objects += take(c.objects);
+      for (std::size_t left = take(std::size_t()); left > 0; --left) {
+        const float score = take(0.0f);
+        const std::uint64_t found = take(std::uint64_t()), ignored = take(std::uint64_t());
+        c.detections.push_back({score, found, ignored});
+      }
+    }
+    check(at == all.size(), "MeanAveragePrecision: the ranks' metrics have different numbers of classes");
   }
 }
 
@@ -93,6 +138,7 @@ double MeanAveragePrecision::precision(const Class& c, std::size_t overlap) cons
   std::vector<double> precisions, recalls;
   std::int64_t right = 0, seen = 0;
   for (const Detection& d : all) {
+    if (d.ignored >> overlap & 1) continue;
     right += static_cast<std::int64_t>(d.found >> overlap & 1);
     ++seen;
     precisions.push_back(static_cast<double>(right) / static_cast<double>(seen));

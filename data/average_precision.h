@@ -4,12 +4,18 @@
 //   for each image: metric.add(boxes, scores, labels, target);
 //   metric.value();        // mAP@[.5:.95]
 //   metric.value(0.5);     // mAP@.5
+//
+// Of several processes, each with a part of the images: metric.gather(distributed::world()) before value().
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "core/tensor.h"
+
+namespace mantissa::distributed {
+class ProcessGroup;
+}
 
 namespace mantissa::data {
 
@@ -23,8 +29,12 @@ class MeanAveragePrecision {
   explicit MeanAveragePrecision(std::int64_t classes, std::vector<double> overlaps = {}, std::int64_t most = 100);
 
   // The detections in one image: boxes f32 [K, 4] (x1, y1, x2, y2), scores f32 [K] and classes i64 [K]; and its
-  // objects, f32 [M, 5 or more] as in data/box_targets.h. On any device.
-  void add(const Tensor& boxes, const Tensor& scores, const Tensor& labels, const Tensor& target);
+  // objects, f32 [M, 5 or more] as in data/box_targets.h. crowds, bool [M], marks regions of many objects: detections
+  // that are matched to no object, but lie in such a region, count neither as right nor as wrong. On any device.
+  void add(const Tensor& boxes, const Tensor& scores, const Tensor& labels, const Tensor& target,
+           const Tensor& crowds = {});
+  // Adds what the metrics of all other ranks have seen: afterwards all are the same. Every rank must call it, once.
+  void gather(distributed::ProcessGroup& group);
 
   double value() const;                   // the mean over the classes that occur, and over all overlaps; 0 without any
   double value(double overlap) const;     // at one of the overlaps
@@ -36,7 +46,8 @@ class MeanAveragePrecision {
  private:
   struct Detection {
     float score;
-    std::uint64_t found;  // bit i: it found an object at overlap i
+    std::uint64_t found;    // bit i: it found an object at overlap i
+    std::uint64_t ignored;  // bit i: it lies in a crowd instead
   };
   struct Class {
     std::vector<Detection> detections;

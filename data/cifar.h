@@ -21,8 +21,10 @@ Dataset load_cifar(const std::string& path, Cifar kind, Split split);
 inline Pipeline cifar10(const std::string& dir = "", Split split = Split::train) {
   return Pipeline(load_dataset_or_warn("cifar10", split, dir));
 }
+inline Pipeline cifar10(Split split) { return cifar10("", split); }
 inline Pipeline cifar100(const std::string& dir = "", Split split = Split::train) {
   return Pipeline(load_dataset_or_warn("cifar100", split, dir));
 }
+inline Pipeline cifar100(Split split) { return cifar100("", split); }
 
 }  // namespace mantissa::data

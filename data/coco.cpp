@@ -1,6 +1,7 @@
 #include "data/coco.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -20,12 +21,7 @@ namespace fs = std::filesystem;
 using io::fail_format;
 using io::quote;
 
-constexpr std::int64_t columns = 5;
-
-struct Object {
-  float left, top, right, bottom, label;
-};
-static_assert(sizeof(Object) == columns * sizeof(float));
+using Object = std::array<float, 6>;  // left, top, right, bottom, label, crowd
 
 struct Picture {
   std::string path;
@@ -61,7 +57,7 @@ class CocoDetection final : public Source {
   Dims image_sizes() const override {
     return {options_.channels == io::Channels::gray ? 1 : 3, options_.height, options_.width};
   }
-  Dims target_sizes() const override { return {most_, columns}; }
+  Dims target_sizes() const override { return {most_, columns()}; }
   Dtype target_dtype() const override { return f32; }
   Info info() const override { return info_; }
   std::int64_t read(std::int64_t, void*) const override { fail("the dataset has boxes, not class numbers"); }
@@ -102,9 +98,9 @@ class CocoDetection final : public Source {
       for (const double v : a.box)
         if (!std::isfinite(v) || std::abs(v) > 1e6)
           fail_format(annotations, "an annotation of image ", a.image, " has a box with the number ", v);
-      if (a.crowd || w <= 0 || h <= 0) continue;
+      if ((a.crowd && !options_.crowds) || w <= 0 || h <= 0) continue;
       const auto f = [](double v) { return static_cast<float>(v); };
-      pictures_[place->second].objects.push_back({f(x), f(y), f(x + w), f(y + h), label->second});
+      pictures_[place->second].objects.push_back({f(x), f(y), f(x + w), f(y + h), label->second, a.crowd ? 1.0f : 0});
     }
     if (!options_.without_objects) std::erase_if(pictures_, [](const Picture& p) { return p.objects.empty(); });
     for (const Picture& p : pictures_) {
@@ -115,18 +111,23 @@ class CocoDetection final : public Source {
     check(!pictures_.empty(), "coco_detection: ", annotations, " has no images");
   }
 
+  std::int64_t columns() const { return options_.crowds ? 6 : 5; }
+
   void read_parts(std::int64_t index, void* image, void* target, Draws* draws) const {
     check(index >= 0 && index < size(), "the index is not in a dataset of ", size(), " pictures");
     const Picture& picture = pictures_[static_cast<std::size_t>(index)];
     const Tensor pixels = permute(io::read_pixels(picture.path, options_.channels), {2, 0, 1}).unsqueeze(0);
     const std::int64_t h = pixels.size(2), w = pixels.size(3);
-    const Tensor boxes = Tensor::allocate({1, most_, columns}, f32);
-    auto* objects = reinterpret_cast<Object*>(boxes.data<float>());
-    std::fill_n(objects, most_, Object{0, 0, 0, 0, -1});
-    std::copy(picture.objects.begin(), picture.objects.end(), objects);
+    const Tensor boxes = Tensor::allocate({1, most_, columns()}, f32);
+    float* row = boxes.data<float>();
+    for (std::int64_t i = 0; i < most_; ++i, row += columns()) {
+      const auto at = static_cast<std::size_t>(i);
+      const Object object = at < picture.objects.size() ? picture.objects[at] : Object{0, 0, 0, 0, -1, 0};
+      std::copy_n(object.begin(), columns(), row);
+    }
     Window window{0, 0, h, w};
     if (draws && options_.random_crop)
-      window = window_with_boxes(h, w, boxes.data<float>(), most_, columns, *draws, *options_.random_crop);
+      window = window_with_boxes(h, w, boxes.data<float>(), most_, columns(), *draws, *options_.random_crop);
     const Tensor part = resize_window(pixels, window, options_.height, options_.width);
     const Tensor placed = moved_targets(boxes, Targets::boxes, {motion_of(window, options_.height, options_.width)});
     std::memcpy(image, part.raw_data(), static_cast<std::size_t>(part.nbytes()));

@@ -25,13 +25,16 @@ struct CocoOptions {
   // For training: a window is chosen by the objects in it, and resized, instead of the whole picture.
   std::optional<IouCropOptions> random_crop = {};
   bool without_objects = true;  // also pictures in which nothing is marked
+  // For evaluation: also regions of many objects (iscrowd). Targets have a sixth column then, 1 for these and else 0,
+  // for MeanAveragePrecision to count what is found in them neither as right nor as wrong. Otherwise they are left out.
+  bool crowds = false;
 };
 
 // Classes are numbered from 0 in the order of their ids; Info has their names. Pictures come in the order of the file
-// and are read from `images`/file_name when their batch is made. Regions of many objects (iscrowd) and boxes without an
-// area are left out. Normalised with ImageNet's mean and std unless the pipeline says otherwise. Error if the file does
-// not fit its format, names a picture outside the folder, or an annotation belongs to no picture or no category; an
-// unreadable picture is an error when its batch is due.
+// and are read from `images`/file_name when their batch is made. Boxes without an area are left out. Normalised with
+// ImageNet's mean and std unless the pipeline says otherwise. Error if the file does not fit its format, names a
+// picture outside the folder, or an annotation belongs to no picture or no category; an unreadable picture is an error
+// when its batch is due.
 SourcePtr coco_detection(const std::string& images, const std::string& annotations, const CocoOptions& options = {});
 
 }  // namespace mantissa::data

@@ -22,8 +22,6 @@
 
 namespace mantissa::data {
 
-using io::NamedTensors;
-
 class Resident;  // data/resident.h
 
 struct LoaderOptions {

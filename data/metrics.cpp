@@ -71,6 +71,26 @@ void Accuracy::add(const Tensor& scores, const Tensor& labels) {
   }
 }
 
+void RegressionErrors::add(const Tensor& predictions, const Tensor& targets) {
+  check(predictions.defined() && targets.defined() && predictions.sizes() == targets.sizes(),
+        "RegressionErrors: predictions ", predictions, " and targets ", targets, " must have the same shape");
+  const std::vector<double> x = predictions.detach().to_vector<double>(), y = targets.detach().to_vector<double>();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    absolute_.add(std::abs(x[i] - y[i]));
+    squared_.add((x[i] - y[i]) * (x[i] - y[i]));
+    // Welford's update: exact also for targets far from 0.
+    const double distance = y[i] - mean_;
+    mean_ += distance / static_cast<double>(++seen_);
+    variation_ += distance * (y[i] - mean_);
+  }
+}
+double RegressionErrors::rmse() const { return std::sqrt(mse()); }
+double RegressionErrors::r2() const {
+  const double unexplained = mse() * static_cast<double>(seen_);
+  if (variation_ > 0) return 1 - unexplained / variation_;
+  return unexplained > 0 ? 0 : 1;
+}
+
 ConfusionMatrix::ConfusionMatrix(std::int64_t classes, std::int64_t ignore_index)
     : classes_(classes), ignore_index_(ignore_index) {
   check(classes >= 1 && classes <= 100000, "ConfusionMatrix: needs 1 to 100000 classes, got ", classes);

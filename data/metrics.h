@@ -6,6 +6,8 @@
 //   for (auto [image, label] : test) { const Tensor y = net(image); top1.add(y, label); matrix.add(y, label); }
 //   matrix.f1(data::Average::macro);
 //
+// Areas below ROC and precision-recall curves: data/binary_scores.h. Of object detection: data/average_precision.h.
+//
 // Samples may also be pixels, as in segmentation: scores [N, classes, H, W] and labels i64 [N, H, W], of which those
 // with `ignore_index` do not count, as in cross_entropy.
 #pragma once
@@ -43,6 +45,25 @@ class Accuracy {
 
  private:
   std::int64_t k_, ignore_index_, right_ = 0, seen_ = 0;
+};
+
+// How far predictions are from their targets: mean absolute and mean squared error, its root, and the part of the
+// targets' variance that is explained (R2, the coefficient of determination; 1 is perfect, 0 is as good as their mean;
+// of constant targets 1 if all are met, else 0).
+class RegressionErrors {
+ public:
+  void add(const Tensor& predictions, const Tensor& targets);  // of the same shape; every element is a sample
+  double mae() const { return absolute_.value(); }
+  double mse() const { return squared_.value(); }
+  double rmse() const;
+  double r2() const;
+  std::int64_t seen() const { return seen_; }
+  void reset() { *this = {}; }
+
+ private:
+  RunningMean absolute_, squared_;
+  std::int64_t seen_ = 0;
+  double mean_ = 0, variation_ = 0;  // of the targets; variation: the sum of their squared distances from the mean
 };
 
 // micro: over all samples; macro: the mean over classes; weighted: the mean weighted by each class's number of samples.

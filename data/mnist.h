@@ -22,8 +22,10 @@ Tensor read_idx(const std::string& path, int rank);
 inline Pipeline mnist(const std::string& dir = "", Split split = Split::train) {
   return Pipeline(load_dataset_or_warn("mnist", split, dir));
 }
+inline Pipeline mnist(Split split) { return mnist("", split); }
 inline Pipeline fashion_mnist(const std::string& dir = "", Split split = Split::train) {
   return Pipeline(load_dataset_or_warn("fashion-mnist", split, dir));
 }
+inline Pipeline fashion_mnist(Split split) { return fashion_mnist("", split); }
 
 }  // namespace mantissa::data

@@ -1,5 +1,8 @@
 #include "data/pipeline.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "core/random.h"
 #include "data/resident.h"
 #include "data/subset.h"
@@ -14,6 +17,14 @@ Pipeline Pipeline::with_source(SourcePtr source) const {
 
 Pipeline Pipeline::subset(std::vector<std::int64_t> indices) const {
   return with_source(data::subset(source_, std::move(indices)));
+}
+
+Pipeline Pipeline::take(std::int64_t samples) const {
+  check(samples >= 1, "take: at least 1 sample is needed, got ", samples);
+  check(source_ != nullptr, "take: this pipeline has no data set");
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(samples, source_->size())));
+  std::iota(indices.begin(), indices.end(), 0);
+  return subset(std::move(indices));
 }
 
 std::vector<SourcePtr> Pipeline::random_parts(const std::vector<double>& parts,

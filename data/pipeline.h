@@ -55,10 +55,11 @@ class Pipeline {
     if (!info.mean.empty()) normalization_ = Normalize(std::move(info.mean), std::move(info.std));
   }
 
-  // The samples at `indices`, in that order, and disjoint random parts of all samples, as data/subset.h; before
-  // sampler():
+  // The samples at `indices`, in that order; the first ones; and disjoint random parts of all samples, as
+  // data/subset.h. Before sampler():
   //   auto [train, validation] = data::mnist().random_split({0.9, 0.1});
   Pipeline subset(std::vector<std::int64_t> indices) const;
+  Pipeline take(std::int64_t samples) const;  // the first ones, at most all
   template <std::size_t N>
   std::array<Pipeline, N> random_split(const double (&parts)[N], std::optional<std::uint64_t> seed = {}) const {
     const auto sources = random_parts(std::vector<double>(parts, parts + N), seed);

@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
+#include "core/named_tensors.h"
 
 namespace mantissa::io {
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 // The tensor of that name in a list such as nn::state_dict's; an Error that suggests the nearest name if there is none.

@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/named_tensors.h"
 #include "nn/fields.h"
 
 namespace mantissa::nn {
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 // A module, or a container of modules or parameters: vector, array, unique_ptr or optional.
 template <class T>

@@ -19,7 +19,7 @@
 
 #include "amp/grad_scaler.h"
 #include "autograd/grad_mode.h"
-#include "core/tensor.h"
+#include "core/named_tensors.h"
 
 namespace mantissa::distributed {
 class ProcessGroup;
@@ -27,7 +27,6 @@ class ProcessGroup;
 
 namespace mantissa::optim {
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 // The parameters of an optimizer: nn::parameters(net), nn::named_parameters(net) (so that errors show names), or {w,
 // b}.

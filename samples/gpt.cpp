@@ -105,7 +105,7 @@ int run(int argc, char** argv) {
   const auto [train, validation] = data::split(text);
   config.vocabulary = static_cast<std::int64_t>(text.alphabet.size());
   Gpt net(config);
-  nn::NamedTensors matrices, others;  // Muon is for the hidden weight matrices
+  NamedTensors matrices, others;  // Muon is for the hidden weight matrices
   for (const auto& p : nn::named_parameters(net))
     (muon > 0 && p.first.starts_with("blocks") && p.second.dim() == 2 ? matrices : others).push_back(p);
 

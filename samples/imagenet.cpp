@@ -73,7 +73,7 @@ template <class Block> struct ResNet {
 
 // Loads weights from a file; the last layer only if its number of classes matches.
 template <class Net> void load_weights(Net& net, const std::string& path) {
-  nn::NamedTensors state = io::is_torch_file(path) ? io::load_torch(path).tensors : io::load_safetensors(path).tensors;
+  NamedTensors state = io::is_torch_file(path) ? io::load_torch(path).tensors : io::load_safetensors(path).tensors;
   const std::int64_t classes = net.fc.weight.size(0);
   const auto of_other_classes = [&](const auto& entry) {
     return entry.first.starts_with("fc.") && (entry.second.dim() == 0 || entry.second.size(0) != classes);

@@ -9,7 +9,7 @@
 using namespace mantissa;
 
 struct Contents {
-  io::NamedTensors tensors;
+  NamedTensors tensors;
   io::Metadata values;
 };
 

@@ -34,7 +34,7 @@ struct Net {
     for (Tensor* t : {&w1, &w2}) *t = t->to(dtype).requires_grad_();
   }
   Tensor operator()(const Tensor& x) const { return matmul(tanh(matmul(x.to(w1.dtype()), w1)), w2).to(f32); }
-  optim::Parameters parameters() const { return optim::NamedTensors{{"w1", w1}, {"w2", w2}}; }
+  optim::Parameters parameters() const { return NamedTensors{{"w1", w1}, {"w2", w2}}; }
   Tensor w1 = random_tensor({6, 8}, 1).to(f32), w2 = random_tensor({8, 3}, 2).to(f32);
 };
 struct Batch {

@@ -157,8 +157,10 @@ TEST_CASE("grad of a root with several elements takes its gradient, for one inpu
   CHECK(equal(found[0], expected[0]));
   CHECK(equal(found[1], expected[1]));
   CHECK(equal(grad(found[0], {x}, ones_like(x))[0], 2 * w * given));  // recorded
+  CHECK(equal(grad(u, x, given, {.retain_graph = true})[0], expected[0]));
   const std::vector<Tensor> list{x, w};
   CHECK(equal(grad(u, list, given)[1], expected[1]));
+  CHECK(equal(grad((x * x).sum(), x)[0], 2 * x));
   CHECK_THAT(message_of([&] { grad(x * w, {x}, ones({3})); }), Contains("the gradient has shape [3], the root [3, 2]"));
 }
 

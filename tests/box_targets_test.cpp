@@ -8,8 +8,10 @@
 #include "core/ops.h"
 #include "core/random.h"
 #include "data/average_precision.h"
+#include "data/binary_scores.h"
 #include "data/pipeline.h"
 #include "nn/boxes.h"
+#include "ranks.h"
 #include "tests/golden/golden.h"
 #include "tests/testing.h"
 
@@ -236,33 +238,72 @@ TEST_CASE("a subset and both splits of boxes are boxes") {
   }
 }
 
-TEST_CASE("mean average precision is pycocotools'") {
-  const Golden golden("average_precision");
+// What the golden file has, `step` images from `first` on.
+void add_golden(data::MeanAveragePrecision& metric, const Golden& golden, bool crowds, int first = 0, int step = 1) {
   const Tensor counts = golden.find("counts"), targets = golden.find("targets");
-  data::MeanAveragePrecision metric(4);
-  CHECK(metric.value() == 0);
   std::int64_t at = 0;
   for (std::int64_t i = 0; i < counts.numel(); ++i) {
     const std::int64_t end = at + counts[i].item<std::int64_t>();
-    metric.add(golden.find("boxes").slice(0, at, end), golden.find("scores").slice(0, at, end),
-               golden.find("labels").slice(0, at, end), targets[i]);
+    if (i % step == first)
+      metric.add(golden.find("boxes").slice(0, at, end), golden.find("scores").slice(0, at, end),
+                 golden.find("labels").slice(0, at, end), targets[i], crowds ? targets[i].select(1, 5) > 0 : Tensor());
     at = end;
   }
+}
+
+TEST_CASE("mean average precision is pycocotools', with and without crowds") {
+  const Golden golden("average_precision");
+  const bool crowds = GENERATE(false, true);
+  const std::string prefix = crowds ? "crowd " : "";
+  data::MeanAveragePrecision metric(4);
+  CHECK(metric.value() == 0);
+  add_golden(metric, golden, crowds);
   CHECK(metric.images() == 25);
-  const auto expected = golden.find("stats").to_vector<double>();
+  const auto expected = golden.find(prefix + "stats").to_vector<double>();
   CHECK(metric.value() == Approx(expected[0]).epsilon(1e-12));
   CHECK(metric.value(0.5) == Approx(expected[1]).epsilon(1e-12));
   CHECK(metric.value(0.75) == Approx(expected[2]).epsilon(1e-12));
   CHECK(metric.recall() == Approx(expected[3]).epsilon(1e-12));
-  const auto classes = golden.find("per class").to_vector<double>();
+  const auto classes = golden.find(prefix + "per class").to_vector<double>();
   const auto got = metric.per_class();
   for (std::size_t c = 0; c < 3; ++c) CHECK(got[c] == Approx(classes[c]).epsilon(1e-12));
   CHECK(std::isnan(got[3]));
+  const Tensor target = golden.find("targets")[0];
   CHECK_THROWS_WITH(metric.value(0.123), Contains("0.123"));
-  CHECK_THROWS_WITH(metric.add(zeros({1, 4}), zeros({1}), full({1}, 4, {.dtype = i64}), targets[0]),
+  CHECK_THROWS_WITH(metric.add(zeros({1, 4}), zeros({1}), full({1}, 4, {.dtype = i64}), target),
                     Contains("a detection has class 4 of 4"));
-  CHECK_THROWS_WITH(metric.add(zeros({1, 5}), zeros({1}), zeros({1}, {.dtype = i64}), targets[0]),
+  CHECK_THROWS_WITH(metric.add(zeros({1, 5}), zeros({1}), zeros({1}, {.dtype = i64}), target),
                     Contains("expected boxes [K, 4]"));
+  CHECK_THROWS_WITH(metric.add(zeros({1, 4}), zeros({1}), zeros({1}, {.dtype = i64}), target, zeros({7})),
+                    Contains("expected crowds bool [7]"));
   metric.reset();
   CHECK((metric.images() == 0 && metric.value() == 0));
+}
+
+TEST_CASE("metrics of several ranks, gathered, are those of one that has seen all") {
+  const Golden golden("average_precision"), binary("binary_scores");
+  data::MeanAveragePrecision whole(4);
+  add_golden(whole, golden, true);
+  const std::string error = error_of_ranks(3, [&](distributed::ProcessGroup& group) {
+    data::MeanAveragePrecision metric(4);
+    add_golden(metric, golden, true, group.rank(), group.size());
+    metric.gather(group);
+    check(metric.images() == 25 && metric.recall() == whole.recall(), "rank ", group.rank(), ": ", metric.images());
+    // Equal scores of different images come in another order.
+    check(std::abs(metric.value() - whole.value()) < 0.01, metric.value(), " instead of ", whole.value());
+    data::BinaryScores scores;
+    const std::int64_t first = group.rank() * 100 + (group.rank() > 0 ? 50 : 0);  // parts of different sizes
+    const std::int64_t end = group.rank() == 2 ? 300 : (group.rank() + 1) * 100 + 50;
+    scores.add(binary.find("scores").slice(0, first, end), binary.find("labels").slice(0, first, end));
+    scores.gather(group);
+    const auto areas = binary.find("areas").to_vector<double>();
+    check(scores.seen() == 300 && std::abs(scores.roc_auc() - areas[0]) < 1e-12 &&
+              std::abs(scores.average_precision() - areas[1]) < 1e-12,
+          "rank ", group.rank(), ": ", scores.roc_auc());
+  });
+  CHECK(error == "");
+  CHECK_THAT(error_of_ranks(2, [](distributed::ProcessGroup& group) {
+               data::MeanAveragePrecision(group.rank() + 3).gather(group);
+             }),
+             Contains("different numbers of classes"));
 }

@@ -151,7 +151,7 @@ TEST_CASE("checkpoint: a tensor added or removed behind our back is found") {
   const TempDir dir;
   save_checkpoint(dir / "c", small(1));
   io::Safetensors file = io::load_safetensors(dir / "c");
-  io::NamedTensors fewer = file.tensors, more = file.tensors;
+  NamedTensors fewer = file.tensors, more = file.tensors;
   fewer.pop_back();
   more.emplace_back("model.extra", filled({1}, f32, 0));
   io::save_safetensors(dir / "fewer", fewer, file.metadata);
@@ -166,7 +166,7 @@ TEST_CASE("describe_mismatch: says what is missing, unexpected, of another shape
   CHECK(io::describe_mismatch({{"fc1.weight", a}, {"fc2.bias", a}}, {{"fc1.weihgt", a}, {"fc2.bias", b}}) ==
         "missing \"fc1.weight\" (did you mean \"fc1.weihgt\"?); unexpected \"fc1.weihgt\" (did you mean "
         "\"fc1.weight\"?); \"fc2.bias\" has shape [3, 2], expected [2, 3]");
-  io::NamedTensors many;
+  NamedTensors many;
   for (int i = 0; i < 20; ++i) many.emplace_back("layer" + std::to_string(i), a);
   const std::string text = io::describe_mismatch(many, {});
   CHECK_THAT(text, Contains("and 17 more"));

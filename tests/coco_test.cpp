@@ -85,6 +85,14 @@ TEST_CASE("pictures and boxes of a COCO file, resized") {
     CHECK(image.sizes() == Dims{1, 1, 8, 9});
 }
 
+TEST_CASE("regions of many objects are left out, or marked") {
+  const Folder folder;
+  const auto set = folder.read({.height = 40, .width = 60, .crowds = true});
+  CHECK(set->target_sizes() == Dims{2, 6});
+  for (auto [image, target] : data::Pipeline(set).raw().batch(3))
+    CHECK(equal(target[0], tensor({{10.0, 5.0, 40.0, 25.0, 1.0, 0.0}, {0.0, 0.0, 60.0, 40.0, 1.0, 1.0}})));
+}
+
 TEST_CASE("windows chosen by objects show them where their boxes are") {
   const Folder folder;
   const auto set = folder.read({.height = 64, .width = 64, .random_crop = data::IouCropOptions{}});

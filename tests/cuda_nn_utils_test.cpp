@@ -25,7 +25,7 @@ namespace {
 
 constexpr Tolerance close_to{1e-5, 1e-5};
 
-std::vector<std::string> names_of(const nn::NamedTensors& named) {
+std::vector<std::string> names_of(const NamedTensors& named) {
   std::vector<std::string> names;
   for (const auto& entry : named) names.push_back(entry.first);
   return names;

@@ -41,7 +41,7 @@ std::vector<Tensor> model(const std::string& name, Dtype dtype = f32) {
 void set_gradients(std::vector<Tensor>& p, std::uint64_t step, Dtype dtype = f32) {
   for (std::size_t i = 0; i < p.size(); ++i) p[i].set_grad(random_tensor(p[i].sizes(), 100 * (step + 1) + i).to(dtype));
 }
-bool same(const optim::NamedTensors& a, const optim::NamedTensors& b) {
+bool same(const NamedTensors& a, const NamedTensors& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i].first != b[i].first || !same_bits(a[i].second, b[i].second)) return false;
@@ -166,7 +166,7 @@ TEST_CASE("G22: the fused update equals the same in operators: parameters, state
         for (std::size_t i = 0; i < p.size(); ++i) CHECK(same_bits(p[i].grad(), q[i].grad()));
       }
       CHECK(a.get_scale() == b.get_scale());
-      const optim::NamedTensors state = fused->state_dict();
+      const NamedTensors state = fused->state_dict();
       const auto find = [&](const std::string& name) {
         for (const auto& [key, tensor] : state) if (key == name) return tensor;
         return Tensor();
@@ -205,7 +205,7 @@ TEST_CASE("a step the scaler skips changes nothing, and no step of any optimizer
     step(0, false);
     step(1, false);
     const std::vector<Tensor> values = copies(p);
-    const optim::NamedTensors state = opt->state_dict();
+    const NamedTensors state = opt->state_dict();
     step(2, true);
     check_same(p, values);
     CHECK(same(opt->state_dict(), state));
@@ -236,7 +236,7 @@ TEST_CASE("every optimizer resumes bitwise, whatever the memory options and the 
       };
       set_num_threads(2);
       train(*opt, p, 0, 3);
-      const optim::NamedTensors saved = opt->state_dict();
+      const NamedTensors saved = opt->state_dict();
       std::vector<Tensor> q = copies(p);
       train(*opt, p, 3, 5);
       set_num_threads(1);
@@ -316,7 +316,7 @@ TEST_CASE("LBFGS: the state resumes bitwise, a scaler works, bad calls and value
   Tensor w = (random_tensor({6}, 4) * 0.5).requires_grad_();
   optim::LBFGS opt({w}, options);
   for (int t = 0; t < 3; ++t) opt.step(closure(opt, w));
-  const optim::NamedTensors saved = opt.state_dict();
+  const NamedTensors saved = opt.state_dict();
   Tensor q = w.detach().clone().requires_grad_();
   optim::LBFGS resumed({q}, options);
   resumed.load_state_dict(saved);

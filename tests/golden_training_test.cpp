@@ -59,7 +59,7 @@ void check_losses(const std::string& name, const Options& options) {
     INFO(name << " in " << name_of(dtype));
     Model model;
     nn::to(model, dtype);
-    nn::NamedTensors state;
+    NamedTensors state;
     for (const auto& [key, tensor] : golden.below(name + "/state/")) state.emplace_back(key, tensor);
     nn::load_state_dict(model, state);
     Optimizer optimizer(nn::parameters(model), options);

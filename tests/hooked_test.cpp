@@ -32,7 +32,7 @@ struct Watched {
   Tensor operator()(const Tensor& x) const { return second(relu(first(x))); }
 };
 
-std::vector<std::string> names_of(const nn::NamedTensors& named) {
+std::vector<std::string> names_of(const NamedTensors& named) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : named) names.push_back(name);
   return names;

@@ -32,7 +32,7 @@ struct Golden {
     fail("no ", name, " in ", path);
   }
   std::string path;
-  io::NamedTensors expected;
+  NamedTensors expected;
 };
 double furthest(const Tensor& a, const Tensor& b) { return amax(abs(a - b)).item<double>(); }
 const char* const names[] = {"llama", "biased", "mistral", "llama2", "qwen2", "qwen3"};

@@ -77,7 +77,7 @@ TEST_CASE("a sequence in pieces ends where the whole one does, and a cell is one
   nn::GRUCell cell(3, 4);
   nn::to(gru, f64);
   nn::to(cell, f64);
-  nn::NamedTensors state;
+  NamedTensors state;
   for (const auto& [name, t] : nn::state_dict(gru)) state.emplace_back(name.substr(0, name.size() - 3), t);
   nn::load_state_dict(cell, state);
   const Tensor h = random_tensor({2, 4}, 2);
@@ -95,6 +95,26 @@ TEST_CASE("recurrent layers refuse what does not fit") {
   CHECK_THROWS_WITH(nn::RNN(1, 4, {.num_layers = 0}), Catch::Matchers::Contains("num_layers must be at least 1"));
   nn::LSTMCell cell(3, 4);
   CHECK_THROWS_WITH(cell(zeros({2, 2})), Catch::Matchers::Contains("LSTMCell: needs [N, 3] or [3]"));
+}
+
+TEST_CASE("options may follow the tensors that are needed, as keyword arguments do") {
+  const Tensor x = ramp({1, 2, 5}), w = ramp({3, 2, 3});
+  CHECK(equal(conv1d(x, w, {.padding = 1}), conv1d(x, w, {}, {.padding = 1})));
+  const Tensor image = ramp({1, 2, 5, 4}), filter = ramp({2, 2, 3, 3}), volume = ramp({1, 2, 3, 3, 3});
+  const Tensor cube = ramp({2, 2, 2, 2, 2});
+  CHECK(equal(conv2d(image, filter, {.stride = 2}), conv2d(image, filter, {}, {.stride = 2})));
+  CHECK(equal(conv3d(volume, cube, {.padding = 1}), conv3d(volume, cube, {}, {.padding = 1})));
+  const Tensor v = ramp({2, 3, 3});
+  CHECK(equal(conv_transpose1d(x, v, {.stride = 2}), conv_transpose1d(x, v, {}, {.stride = 2})));
+  CHECK(equal(conv_transpose2d(image, filter, {.stride = 2}), conv_transpose2d(image, filter, {}, {.stride = 2})));
+  CHECK(equal(conv_transpose3d(volume, cube, {.stride = 2}), conv_transpose3d(volume, cube, {}, {.stride = 2})));
+  const Tensor q = ramp({1, 3, 2}), y = ramp({3, 2}).sigmoid(), target = zeros({3, 2});
+  CHECK(equal(scaled_dot_product_attention(q, q, q, {.is_causal = true}),
+              scaled_dot_product_attention(q, q, q, {}, {.is_causal = true})));
+  CHECK(binary_cross_entropy(y, target, Reduction::none).sizes() == y.sizes());
+  CHECK(equal(binary_cross_entropy_with_logits(y, target, Reduction::sum),
+              binary_cross_entropy_with_logits(y, target, {}, Reduction::sum)));
+  CHECK(multilabel_soft_margin_loss(y, target, Reduction::none).sizes() == Dims{3});
 }
 
 TEST_CASE("attention gives PyTorch's numbers under PyTorch's names") {

@@ -140,7 +140,7 @@ static_assert(nn::lists_all_members<Net>() && nn::lists_all_members<Containers>(
 static_assert(!std::is_copy_constructible_v<Net> && std::is_move_constructible_v<Net>);
 static_assert(!std::is_copy_constructible_v<nn::Param>);
 
-std::vector<std::string> names(const nn::NamedTensors& named) {
+std::vector<std::string> names(const NamedTensors& named) {
   std::vector<std::string> list;
   for (const auto& entry : named) list.push_back(entry.first);
   return list;
@@ -362,18 +362,18 @@ TEST_CASE("state_dict round trip gives the same outputs", "[nn]") {
 TEST_CASE("a state that does not fit is refused whole", "[nn]") {
   Net net;
   const Tensor before = net.conv1.weight.detach().clone();
-  nn::NamedTensors state = nn::state_dict(net);
+  NamedTensors state = nn::state_dict(net);
   for (auto& [name, t] : state) t = full(t.sizes(), 5, {.dtype = t.dtype()});
-  nn::NamedTensors missing(state.begin() + 1, state.end());
+  NamedTensors missing(state.begin() + 1, state.end());
   CHECK_THAT(message_of([&] { nn::load_state_dict(net, missing); }), Contains("missing \"conv1.weight\""));
-  nn::NamedTensors extra = state;
+  NamedTensors extra = state;
   extra.emplace_back("conv3.weight", ones({1}));
   CHECK_THAT(message_of([&] { nn::load_state_dict(net, extra); }), Contains("unexpected \"conv3.weight\""));
-  nn::NamedTensors shape = state;
+  NamedTensors shape = state;
   shape.back().second = ones({7});
   CHECK_THAT(message_of([&] { nn::load_state_dict(net, shape); }), Contains("has shape [7]"));
   CHECK_THAT(message_of([&] { nn::load_state_dict(net, shape, {.strict = false}); }), Contains("has shape [7]"));
-  nn::NamedTensors twice = state;
+  NamedTensors twice = state;
   twice.push_back(state[0]);
   CHECK_THAT(message_of([&] { nn::load_state_dict(net, twice); }), Contains("given twice"));
   CHECK(same_bits(net.conv1.weight, before));
@@ -411,7 +411,7 @@ TEST_CASE("tied parameters are one: one gradient, one entry, kept by load, to an
   CHECK(net.out.weight.grad().defined());
   CHECK(net.out.weight.grad().is_same(net.embedding.weight.grad()));
 
-  nn::NamedTensors both = nn::state_dict(net);
+  NamedTensors both = nn::state_dict(net);
   both.emplace_back("out.weight", both[0].second);  // as PyTorch writes it
   nn::load_state_dict(net, both);
   const Tensor other = randn({5, 3});
@@ -569,7 +569,7 @@ TEST_CASE("a buffer that a call writes to is mutable, and as any other to who li
   const nn::Sequential net{Observer(), relu};
   net(tensor({{2.f, -1.f}}));
   net(tensor({{0.f, -3.f}}));
-  const nn::NamedTensors state = nn::state_dict(net);
+  const NamedTensors state = nn::state_dict(net);
   REQUIRE(state.size() == 4);
   CHECK(state[0].first == "0.low");
   CHECK(state[0].second.item() == -3);

@@ -45,7 +45,7 @@ void refuses(const std::string& bytes, const std::string& fragment) {
 }  // namespace
 
 TEST_CASE("npy: what NumPy wrote is read: every dtype, byte orders, Fortran's order, scalars, empty arrays") {
-  const io::NamedTensors list = load_npz(golden + "arrays.npz");
+  const NamedTensors list = load_npz(golden + "arrays.npz");
   const std::map<std::string, Tensor> t(list.begin(), list.end());
   const std::map<std::string, Dtype> expected{{"f4", f32}, {"f8", f64}, {"f2", f16}, {"i8", i64},      {"i4", i32},
                                               {"i2", i32}, {"i1", i32}, {"u8", i64}, {"u4", i64},      {"u2", i32},
@@ -64,7 +64,7 @@ TEST_CASE("npy: what NumPy wrote is read: every dtype, byte orders, Fortran's or
   CHECK(t.at("scalar").item() == 7);
   CHECK(t.at("empty").sizes() == Dims{0, 3});
   CHECK(list[0].first == "f4");
-  const io::NamedTensors packed = load_npz(golden + "packed.npz");
+  const NamedTensors packed = load_npz(golden + "packed.npz");
   REQUIRE(packed.size() == 2);
   CHECK(equal(packed[0].second, ones({100, 100})));
   CHECK(packed[1].first == "a/b");
@@ -73,14 +73,14 @@ TEST_CASE("npy: what NumPy wrote is read: every dtype, byte orders, Fortran's or
 
 TEST_CASE("npy: what is written comes back bit for bit, and one array is the bytes of NumPy's") {
   const TempDir dir;
-  io::NamedTensors named;
+  NamedTensors named;
   for (const Dtype d : {f32, f64, f16, i64, i32, u8}) named.emplace_back(name_of(d), arange(12).reshape({3, 4}).to(d));
   named.emplace_back("bool", arange(2).to(boolean));
   named.emplace_back("scalar", scalar(2.5));
   named.emplace_back("turned", arange(12).reshape({3, 4}).t());
   named.emplace_back("empty", zeros({0, 2}));
   io::save_npz(dir / "a.npz", named);
-  const io::NamedTensors back = load_npz(dir / "a.npz");
+  const NamedTensors back = load_npz(dir / "a.npz");
   REQUIRE(back.size() == named.size());
   for (std::size_t i = 0; i < named.size(); ++i) {
     INFO(named[i].first);

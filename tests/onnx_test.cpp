@@ -29,7 +29,7 @@ struct Folder {
 
 // NAME.npz next to NAME.onnx: inputs, results in f64, and tolerances for results in f32.
 void keep_results(const std::string& stem, const Tensors& inputs, const Tensors& expected, Tolerance t) {
-  io::NamedTensors all;
+  NamedTensors all;
   for (std::size_t i = 0; i < inputs.size(); ++i) all.emplace_back(concat("x", i), inputs[i]);
   std::size_t k = 0;
   for (const Tensor& y : expected)

@@ -86,7 +86,7 @@ void set_gradients(std::vector<Tensor>& p, std::uint64_t stream) {
   for (Tensor& t : p) t.set_grad(random_tensor(t.sizes(), ++stream).to(t.dtype()));
 }
 
-bool same(const optim::NamedTensors& a, const optim::NamedTensors& b) {
+bool same(const NamedTensors& a, const NamedTensors& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i].first != b[i].first || !same_bits(a[i].second, b[i].second)) return false;
@@ -284,7 +284,7 @@ TEST_CASE("optimizer state resumes bitwise", "[optim]") {
     }
   };
   train(*opt, p, 0, 3);
-  const optim::NamedTensors saved = opt->state_dict();
+  const NamedTensors saved = opt->state_dict();
   std::vector<Tensor> q;
   for (const Tensor& t : p) q.push_back(t.detach().clone().requires_grad_());
   train(*opt, p, 3, 6);
@@ -301,7 +301,7 @@ TEST_CASE("a state of another optimizer or model is refused and changes nothing"
   Tensor p = initial();
   optim::Adam adam({p});
   run(adam, p);
-  const optim::NamedTensors before = adam.state_dict();
+  const NamedTensors before = adam.state_dict();
   CHECK_THAT(message_of([&] { adam.load_state_dict(optim::Sgd({initial()}).state_dict()); }),
              Catch::Matchers::Contains("group.0.beta1"));
   Tensor other = zeros({4}).requires_grad_();
@@ -326,7 +326,7 @@ TEST_CASE("bad options and parameters are errors that say what is wrong", "[opti
   CHECK_THAT(message_of([&] { optim::Adam({p * 2.0}); }), Contains("result of an operator"));
   CHECK_THAT(message_of([&] { optim::Adam({arange(3)}); }), Contains("only floating"));
   CHECK_THAT(message_of([&] {
-               optim::Adam(optim::NamedTensors{{"net.w", Tensor()}});
+               optim::Adam(NamedTensors{{"net.w", Tensor()}});
              }),
              Contains("net.w is an undefined"));
   optim::Sgd plain({p});

@@ -104,7 +104,7 @@ TEST_CASE("memory that runs out while saving or loading leaves a complete checkp
     c.put("model", nn::state_dict(net));
     io::save_checkpoint(path, c);
   };
-  const auto values = [](const nn::NamedTensors& state) {
+  const auto values = [](const NamedTensors& state) {
     std::vector<float> all;
     for (const auto& [name, t] : state) {
       const auto v = t.to_vector<float>();

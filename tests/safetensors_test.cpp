@@ -52,8 +52,8 @@ Tensor filled(const Dims& sizes, Dtype dtype, int salt) {
   return t;
 }
 
-io::NamedTensors every_dtype() {
-  io::NamedTensors named;
+NamedTensors every_dtype() {
+  NamedTensors named;
   int salt = 0;
   for (const Dtype t : {f64, f32, f16, bf16, i64, i32, u8, boolean})
     named.emplace_back(std::string("layer.") + name_of(t), filled({2, 3}, t, ++salt));
@@ -64,7 +64,7 @@ io::NamedTensors every_dtype() {
 
 TEST_CASE("safetensors: every dtype, scalars and empty tensors come back bit for bit") {
   const TempDir dir;
-  io::NamedTensors named = every_dtype();
+  NamedTensors named = every_dtype();
   named.emplace_back("scalar", filled({}, f32, 1));
   named.emplace_back("empty", filled({0, 3}, f64, 1));
   named.emplace_back("eight dimensions", filled({1, 2, 1, 2, 1, 2, 1, 2}, u8, 1));
@@ -93,7 +93,7 @@ TEST_CASE("safetensors: files come out as the reference writes them, byte for by
     std::memset(t.raw_data(), 1, size_of(dtype));
     return t;
   };
-  io::NamedTensors named;
+  NamedTensors named;
   for (const Dtype t : {boolean, u8, f16, bf16, i32, f32, f64, i64}) named.emplace_back(name_of(t), ones(t));
   named.emplace_back("a", ones(f32));
   save_safetensors(dir / "f", named);

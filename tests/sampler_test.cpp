@@ -175,6 +175,9 @@ TEST_CASE("subset and random_split of a pipeline keep its steps") {
   const data::Pipeline whole = data::Pipeline(Counting(10)).batch(3);
   CHECK(values(whole.subset({7, 0, 7})) == Order{7, 0, 7});
   CHECK(whole.subset({1, 2, 3, 4}).batches() == 2);
+  CHECK(values(whole.take(4)) == Order{0, 1, 2, 3});
+  CHECK(whole.take(100).samples() == 10);
+  CHECK_THROWS_WITH(whole.take(0), Contains("take: at least 1 sample is needed, got 0"));
   const auto [train, rest] = whole.random_split({0.7, 0.3}, 5);
   const auto parts = data::random_split(std::make_shared<Counting>(10), {0.7, 0.3}, 5);
   CHECK(values(train) == labels(parts[0]));

@@ -26,7 +26,7 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 Tensor parameter(const Dims& sizes = {4}, Device device = cpu) {
   return ones(sizes, {.device = device}).requires_grad_();
 }
-optim::NamedTensors named(const char* name, const Tensor& p) { return {{name, p}}; }
+NamedTensors named(const char* name, const Tensor& p) { return {{name, p}}; }
 // How errors name the line `up` lines above.
 std::string above(int up, int line) { return concat("scaler_conflict_test.cpp:", line - up); }
 
@@ -35,7 +35,7 @@ std::string above(int up, int line) { return concat("scaler_conflict_test.cpp:",
 TEST_CASE("G9: errors name optimizer, first parameter and the lines of both calls", "[scaler][G9]") {
   GradScaler scaler;
   Tensor p = parameter(), q = parameter(), r = parameter();
-  optim::Adam a(optim::NamedTensors{{"fc1.weight", p}, {"fc1.bias", r}});
+  optim::Adam a(NamedTensors{{"fc1.weight", p}, {"fc1.bias", r}});
   optim::Sgd b(named("head", q));
   backward(scaler.scale(sum(p + q + r)));
   scaler.unscale_(a);
@@ -158,7 +158,7 @@ TEST_CASE("G37: windows of different length: gradients over an update are one su
 TEST_CASE("G37: unscaling before the window ends is refused at step", "[scaler][G37]") {
   GradScaler scaler({.init_scale = 8});
   Tensor p = parameter(), late = parameter();
-  optim::Sgd opt(optim::NamedTensors{{"w", p}, {"late", late}}, {.lr = 1});
+  optim::Sgd opt(NamedTensors{{"w", p}, {"late", late}}, {.lr = 1});
   backward(scaler.scale(p.sum()));
   scaler.unscale_(opt);
   backward(scaler.scale(p.sum()));
@@ -384,7 +384,7 @@ TEST_CASE("G5: the value of a scaled loss is the loss, also after the scale has 
 TEST_CASE("optimizers, parameters and gradients that come later, are empty or zero", "[scaler]") {
   GradScaler scaler({.init_scale = 8});
   Tensor p = parameter(), empty_one = parameter({0}), later = parameter();
-  optim::Sgd first(optim::NamedTensors{{"p", p}, {"empty", empty_one}}, {.lr = 1});
+  optim::Sgd first(NamedTensors{{"p", p}, {"empty", empty_one}}, {.lr = 1});
   backward(scaler.scale(p.sum() + empty_one.sum()));
   CHECK(empty_one.grad().defined());
   CHECK(!scaler.step(first).skipped());

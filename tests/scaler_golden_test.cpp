@@ -74,7 +74,7 @@ void replay(const Tensors& tensors, const std::string& name) {
     REQUIRE(state.back().first == "_growth_tracker");
     REQUIRE(state.back().second.item<int>() == trackers[t]);
     for (std::size_t k = 0; k < optimizers; ++k) {
-      const optim::NamedTensors own = list[k]->state_dict();
+      const NamedTensors own = list[k]->state_dict();
       for (const auto& [key, value] : own) {
         if (key == "state.0.step") REQUIRE(value.item<int>() == steps[t * optimizers + k]);
       }

@@ -207,7 +207,7 @@ TEST_CASE("G45: an overflow report names iteration, parameter, layer, kind and s
   Tensor w1 = parameter(), b1 = parameter(), w2 = parameter();
   GradScaler scaler({.init_scale = 256});
   {
-    optim::Sgd opt(optim::NamedTensors{{"net.fc1.weight", w1}, {"net.fc1.bias", b1}, {"head", w2}});
+    optim::Sgd opt(NamedTensors{{"net.fc1.weight", w1}, {"net.fc1.bias", b1}, {"head", w2}});
     for (int t = 1; t <= 5; ++t) {
       start(scaler);
       for (Tensor p : {w1, b1, w2}) p.set_grad(ones({4}));
@@ -241,7 +241,7 @@ TEST_CASE("G45: an overflow report names iteration, parameter, layer, kind and s
 
 TEST_CASE("G45: the last 32 overflows are kept, of several optimizers", "[scaler][G45]") {
   Tensor p = parameter(), q = parameter();
-  optim::Sgd a(optim::NamedTensors{{"p", p}}), b(optim::NamedTensors{{"q", q}});
+  optim::Sgd a(NamedTensors{{"p", p}}), b(NamedTensors{{"q", q}});
   GradScaler scaler({.init_scale = 2, .min_scale = 1});
   for (int t = 1; t <= 20; ++t) {
     start(scaler);
@@ -378,7 +378,7 @@ TEST_CASE("G42: with recheck a gradient spoiled after unscale_ skips the step", 
 
 TEST_CASE("check_gradients lists the gradients that are not finite", "[scaler]") {
   Tensor p = parameter({3}), q = parameter({5}, bf16), none = parameter();
-  optim::Sgd opt(optim::NamedTensors{{"p", p}, {"q", q}, {"none", none}});
+  optim::Sgd opt(NamedTensors{{"p", p}, {"q", q}, {"none", none}});
   p.set_grad(full({3}, 2));
   q.set_grad(full({5}, 3, {.dtype = bf16}));
   CHECK(amp::check_gradients(opt).empty());

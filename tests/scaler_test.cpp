@@ -226,7 +226,7 @@ TEST_CASE("G11: an optimizer without gradients is an error, or by option an empt
 
 TEST_CASE("G12: f16 gradients are refused by the parameter's name, unless allowed", "[scaler]") {
   Tensor p = parameter({2}, f16);
-  optim::Sgd opt(optim::NamedTensors{{"head.weight", p}}, {.lr = 1});
+  optim::Sgd opt(NamedTensors{{"head.weight", p}}, {.lr = 1});
   p.set_grad(full({2}, 4, {.dtype = f16}));
   GradScaler strict({.init_scale = 4}), allowed({.init_scale = 4, .allow_f16_gradients = true});
   start(strict);
@@ -301,7 +301,7 @@ TEST_CASE("G18: a skipped step changes no bit of parameters, state, step counts 
   CHECK(!step(1));
   const Tensor w_before = w.detach().clone(), v_before = v.detach().clone(),
                shadow_before = amp::shadow(w, f16).detach().clone();
-  const optim::NamedTensors state = opt.state_dict();
+  const NamedTensors state = opt.state_dict();
   for (double bad : {inf, nan_value}) {
     CHECK(step(bad));
     CHECK(same_bits(w.detach(), w_before));
@@ -309,7 +309,7 @@ TEST_CASE("G18: a skipped step changes no bit of parameters, state, step counts 
     const std::uint64_t casts = amp::cast_count();
     CHECK(same_bits(amp::shadow(w, f16).detach(), shadow_before));
     CHECK(amp::cast_count() == casts);
-    const optim::NamedTensors after = opt.state_dict();
+    const NamedTensors after = opt.state_dict();
     for (std::size_t i = 0; i < state.size(); ++i) {
       INFO(state[i].first);
       CHECK(same_bits(after[i].second, state[i].second));

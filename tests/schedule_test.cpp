@@ -44,7 +44,7 @@ TEST_CASE("a state that a schedule refuses changes nothing", "[optim]") {
   optim::Sgd opt({p}, {.lr = 0.1});
   optim::Scheduler schedule(opt, optim::StepLR{.step_size = 2});
   schedule.step();
-  const optim::NamedTensors bad{{"step", full({}, -1, {.dtype = i64})}, {"base_lr", full({1}, 7, {.dtype = f64})}};
+  const NamedTensors bad{{"step", full({}, -1, {.dtype = i64})}, {"base_lr", full({1}, 7, {.dtype = f64})}};
   CHECK_THAT(message_of([&] { schedule.load_state_dict(bad); }), Contains("must not be negative, got -1"));
   schedule.step();
   CHECK(opt.lr() == 0.1 * 0.1);
@@ -74,7 +74,7 @@ TEST_CASE("a group that is added later follows the schedule of all, and a resume
   opt.add_group({q}, {.lr = 0.8});
   resumed.add_group({q}, {.lr = 0.3});
   CHECK(schedule.get_last_lr() == std::vector<double>{0.05, 0.8});
-  const optim::NamedTensors optimizer_state = opt.state_dict(), state = schedule.state_dict();
+  const NamedTensors optimizer_state = opt.state_dict(), state = schedule.state_dict();
   schedule.step();
   CHECK(schedule.get_last_lr() == std::vector<double>{0.025, 0.2});
   resumed.load_state_dict(optimizer_state);

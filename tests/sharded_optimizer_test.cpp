@@ -43,7 +43,7 @@ void fill(const Net& net) {
   int seed = 0;
   for (Tensor p : nn::parameters(net)) p.copy_(numbers(p.sizes(), seed++, f64));
 }
-void check_same(const optim::NamedTensors& a, const optim::NamedTensors& b, const char* what) {
+void check_same(const NamedTensors& a, const NamedTensors& b, const char* what) {
   check(a.size() == b.size(), what, ": ", a.size(), " entries instead of ", b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     const Tensor x = a[i].second.contiguous(), y = b[i].second.contiguous();
@@ -150,7 +150,7 @@ TEST_CASE("a loss scaler skips the steps of a cut state in all ranks") {
 }
 
 TEST_CASE("a cut state is saved and loaded as a whole one, also by another number of ranks") {
-  optim::NamedTensors saved, parameters, later;
+  NamedTensors saved, parameters, later;
   const auto train = [&](int ranks, bool shard, bool resumed, int steps) {
     return error_of_ranks(ranks, [&](ProcessGroup& group) {
       const Net net;
@@ -167,7 +167,7 @@ TEST_CASE("a cut state is saved and loaded as a whole one, also by another numbe
         opt->step();
         opt->zero_grad();
       }
-      const optim::NamedTensors state = opt->state_dict();  // all ranks make this call
+      const NamedTensors state = opt->state_dict();  // all ranks make this call
       if (!group.is_first()) return;
       if (steps == 3 && !resumed) saved = state, parameters = nn::state_dict(net);
       else if (later.empty()) later = nn::state_dict(net);

@@ -47,8 +47,8 @@ bool is_turned(const std::string& name) {
 bool is_left_out(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
 }
-io::NamedTensors weights_of(const std::string& folder) {
-  io::NamedTensors weights;
+NamedTensors weights_of(const std::string& folder) {
+  NamedTensors weights;
   for (auto& [name, t] : read_weights(folder, how_to_get_one)) {
     if (name.starts_with("transformer.")) name.erase(0, std::string("transformer.").size());
     if (!is_left_out(name)) weights.emplace_back(name, is_turned(name) && t.dim() == 2 ? t.t() : t);
@@ -69,7 +69,7 @@ Gpt2Folder read_gpt2(const std::string& folder) {
 }
 
 void write_gpt2(const std::string& folder, const Gpt2Folder& gpt2) {
-  io::NamedTensors weights;
+  NamedTensors weights;
   for (const auto& [name, t] : gpt2.weights) weights.emplace_back("transformer." + name, is_turned(name) ? t.t() : t);
   const Gpt2Config& c = gpt2.config;
   const char* activation = c.activation == Activation::gelu   ? "gelu"

@@ -61,12 +61,12 @@ double positive(const Json& config, const char* name, double usual, const std::s
   return value.get<double>();
 }
 
-io::NamedTensors read_weights(const std::string& folder, const std::string& advice) {
+NamedTensors read_weights(const std::string& folder, const std::string& advice) {
   const std::string safe = folder + "/model.safetensors", index = safe + ".index.json",
                     pickled = folder + "/pytorch_model.bin";
   if (data::path_exists(safe)) return io::load_safetensors(safe).tensors;
   if (data::path_exists(index)) {
-    io::NamedTensors all;
+    NamedTensors all;
     for (const std::string& file : files_of(index))
       for (auto& tensor : io::load_safetensors(folder + "/" + file).tensors) all.push_back(std::move(tensor));
     return all;
@@ -76,8 +76,8 @@ io::NamedTensors read_weights(const std::string& folder, const std::string& advi
   return io::load_torch(pickled).tensors;
 }
 
-void check_has(const io::NamedTensors& weights, const std::string& name, const Dims& sizes, const std::string& path) {
-  const auto found = std::ranges::find(weights, name, &io::NamedTensors::value_type::first);
+void check_has(const NamedTensors& weights, const std::string& name, const Dims& sizes, const std::string& path) {
+  const auto found = std::ranges::find(weights, name, &NamedTensors::value_type::first);
   if (found == weights.end()) io::fail_format(path, "asks for ", name, ", which the weights lack");
   if (found->second.sizes() != sizes)
     io::fail_format(path, "asks for ", name, " ", sizes, ", the weights have ", found->second);
@@ -88,7 +88,7 @@ void make_folder(const std::string& folder) {
   const io::AtomicFile possible(folder + "/config.json");
 }
 
-void write_folder(const std::string& folder, const Json& config, const io::NamedTensors& weights,
+void write_folder(const std::string& folder, const Json& config, const NamedTensors& weights,
                   const data::Bpe& bpe) {
   make_folder(folder);
   io::save_safetensors(folder + "/model.safetensors", weights, {{"format", "pt"}});

@@ -127,7 +127,7 @@ LlamaFolder read_llama(const std::string& folder) {
 }
 
 void write_llama(const std::string& folder, const LlamaFolder& llama) {
-  io::NamedTensors weights;
+  NamedTensors weights;
   for (const auto& [name, t] : llama.weights)
     weights.emplace_back(name == "lm_head" ? "lm_head.weight" : "model." + name, t);
   const LlamaConfig& c = llama.config;

@@ -32,7 +32,7 @@ struct LlamaConfig {
 
 struct LlamaFolder {
   LlamaConfig config;
-  mantissa::io::NamedTensors weights;
+  NamedTensors weights;
   mantissa::data::Bpe bpe;
 };
 

@@ -71,7 +71,7 @@ Device device_of(const Options& o) {
   return own ? parse_device(concat("cuda:", distributed::local_rank())) : device;
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters) {
+std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const NamedTensors& parameters) {
   if (o.optimizer == "sgd")
     return std::make_unique<optim::Sgd>(
         parameters,
@@ -127,7 +127,7 @@ void Run::keep(const std::string& area, optim::WeightAverage& average) {
                     [&average](const NamedTensors& s) { average.load_state_dict(s); }});
 }
 
-optim::Optimizer& Run::optimizer(const std::string& area, const nn::NamedTensors& parameters) {
+optim::Optimizer& Run::optimizer(const std::string& area, const NamedTensors& parameters) {
   return optimizer(area, make_optimizer(o_, parameters));
 }
 

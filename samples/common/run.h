@@ -43,7 +43,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-using NamedTensors = io::NamedTensors;
 using Values = std::vector<std::pair<std::string, double>>;  // measurements; names ending in accuracy are printed in %
 using Losses = std::vector<std::pair<std::string, Tensor>>;
 
@@ -55,7 +54,7 @@ struct Plan {
 
 // The options' device. With several processes on a machine, "cuda" without an index selects a GPU per process.
 Device device_of(const Options& o);
-std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters);
+std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const NamedTensors& parameters);
 // `lr`: the peak, for schedules that define their own instead of using the optimizer's.
 optim::Schedule make_schedule(const Options& o, std::int64_t steps, double lr);
 
@@ -79,7 +78,7 @@ class Run {
   // sample without a parallel net throws when run in several processes.
   void parallel(nn::ModuleRef net) { parallel_.push_back(std::make_unique<nn::DataParallel>(net)); }
   // Creates the optimizer chosen by the options and keeps it; its learning rate follows the options' schedule.
-  optim::Optimizer& optimizer(const std::string& area, const nn::NamedTensors& parameters);
+  optim::Optimizer& optimizer(const std::string& area, const NamedTensors& parameters);
   optim::Optimizer& optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made);  // any other, likewise
   void evaluate(std::function<Values()> measure) { measure_ = std::move(measure); }  // called after each epoch
 

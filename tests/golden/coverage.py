@@ -32,7 +32,7 @@ def declared(pattern, *files):
     return names
 
 
-types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|EigResult|SvdResult|QrResult|FrexpResult|HistogramResult|HistogramddResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
+types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|EigResult|SvdResult|QrResult|FrexpResult|HistogramResult|HistogramddResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|NamedTensors)"
 ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_complex.h", "core/ops_fft.h", "core/ops_matrix.h", "core/ops_numeric.h",
                "core/ops_special.h", "core/special.h", "core/fused_ops.h", "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "nn/stft.h", "core/tensor.h", "core/random.h", "autograd/*.h")
@@ -206,13 +206,15 @@ fails for an operator or module without such a comparison or a stated reason.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` loads the entries that both
   have, and reports missing and unexpected ones. Entries whose shapes do not match must be removed first.
 - `for m in net.modules(): if isinstance(m, nn.BatchNorm2d): m.eval()` is `nn::for_each<nn::BatchNorm2d>(net, [](auto& m) {{ nn::eval(m); }})`, and so is
-  `net.apply(init)`. `register_forward_pre_hook`, `register_forward_hook` and, by `on_grad` of the result, `register_full_backward_hook`
-  are methods of `nn::Hooked<nn::Conv2d>`, which replaces the layer and keeps its name (`nn/hooked.h`).
+  `net.apply(init)`. Hooks belong to an `nn::Hooked<nn::Conv2d>`, which replaces the layer and keeps its name (`nn/hooked.h`): `before(f)` is
+  `register_forward_pre_hook`, `after(f)` is `register_forward_hook`, and `y.on_grad(f)` in the latter is `register_full_backward_hook`.
+- `scheduler = CosineAnnealingLR(opt, T_max=100)` is `optim::Scheduler scheduler(opt, optim::CosineAnnealingLR{{.t_max = 100}})` (`optim/schedule.h`).
 - `operator()` is const. A buffer that it writes to (`register_buffer`) is a `mutable nn::Buffer`, listed in `MANTISSA_FIELDS` like any other member.
 - A parameter group takes the options it is given and otherwise the optimizer's defaults, not those of the first group:
   `opt.add_group(nn::parameters(head), {{.lr = 1e-2, .weight_decay = 0.05}})`. If a schedule is running, the group follows it from the next step on, with the
   learning rate that it then has as its base (PyTorch's schedulers differ among each other in this).
-- `torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)` is `grad(u, {{x}}, ones_like(u), {{.create_graph = true}})`.
+- `torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)` is `grad(u, x, ones_like(u), {{.create_graph = true}})`, a vector of gradients.
+  `p.grad = g` is `p.set_grad(g)`, and `torch.is_grad_enabled()` is `grad_enabled()`.
 - A `torch.autograd.Function` is a struct with `forward` and `backward` (`ops/function.h`); what `ctx` stores is in its `Saved` or in a member of the struct.
 - `torch.from_dlpack(x)` and `to_dlpack` are functions of `core/dlpack.h`; they take and return pointers instead of capsules.
 - Distributions take named parameters in braces: `distributions::Categorical({{.logits = z}})`; PyTorch's properties are members or methods.

@@ -21,16 +21,16 @@ struct ModuleCase {
   void (*save)(const Golden& golden, const char* name, const std::string& path);  // null without parameters and buffers
 };
 
-inline io::NamedTensors golden_state(const Golden& golden, const std::string& name) {
-  io::NamedTensors state;
+inline NamedTensors golden_state(const Golden& golden, const std::string& name) {
+  NamedTensors state;
   for (const auto& [key, tensor] : golden.below(name + "/state/")) state.emplace_back(key, tensor);
   return state;
 }
 
 // A module as the checks see it: its named tensors and what it computes.
 struct ModuleUnderTest {
-  nn::NamedTensors parameters;
-  std::function<nn::NamedTensors()> buffers;
+  NamedTensors parameters;
+  std::function<NamedTensors()> buffers;
   std::function<Results(const Tensor*)> call;
 };
 void check_golden_module(const Golden& golden, const std::string& name, Dtype dtype, const ModuleUnderTest& module);
@@ -38,7 +38,7 @@ void check_golden_module(const Golden& golden, const std::string& name, Dtype dt
 template <class M, class Call> void run_module(const Golden& golden, const char* name, Dtype dtype, M& m, const Call& call) {
   ModuleUnderTest tested;
   tested.call = [&](const Tensor* t) { return call(t[0], t[1], t[2], t[3], t[4], t[5]); };
-  tested.buffers = [] { return nn::NamedTensors{}; };
+  tested.buffers = [] { return NamedTensors{}; };
   if constexpr (nn::Module<M>) {
     nn::to(m, dtype);
     nn::to(m, golden.device());
