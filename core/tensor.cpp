@@ -160,11 +160,9 @@ template <class T> std::vector<T> Tensor::to_vector() const {
   const T* p = static_cast<const T*>(dense.raw_data());
   return std::vector<T>(p, p + numel());
 }
-template std::vector<double> Tensor::to_vector() const;
-template std::vector<float> Tensor::to_vector() const;
-template std::vector<std::int64_t> Tensor::to_vector() const;
-template std::vector<std::int32_t> Tensor::to_vector() const;
-template std::vector<std::uint8_t> Tensor::to_vector() const;
+#define MANTISSA_X(name, type) template std::vector<type> Tensor::to_vector() const;
+MANTISSA_DTYPES(MANTISSA_X)
+#undef MANTISSA_X
 
 void append_part(std::string& s, const Tensor& t) { s += describe(t); }
 std::string describe(const Tensor& t) {

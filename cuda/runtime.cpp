@@ -268,6 +268,8 @@ void throw_notes() {
     fail("label ", n.value, " at position ", n.position, " of the target is out of range for ", n.size,
          " classes (found by a kernel that ran earlier)");
   }
+  check(n.kind != 2, "roi_align: the region of box ", n.value,
+        " is not finite, or too large (found by a kernel that ran earlier)");
   fail("index ", n.value, " is out of range for a dimension of size ", n.size, " (found by a kernel that ran earlier)");
 }
 

@@ -2,90 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
-#include "amp/autocast.h"
 #include "core/ops.h"
-#include "ops/function.h"
+#include "core/roi_align.h"
 
 namespace mantissa::nn {
 namespace {
-
-// Weights of each of `size` pixels in `bins` equal parts of [begin, begin + length): each bin averages `samples`
-// linearly interpolated points (0: as many as it covers pixels, which of nothing are none). Only the range of pixels
-// with weights, from `first` on: [bins, count].
-struct Parts {
-  std::int64_t first;
-  Tensor shares;
-};
-Parts parts(std::int64_t size, std::int64_t bins, double begin, double length, std::int64_t samples) {
-  const double part = length / static_cast<double>(bins);
-  const std::int64_t points =
-      samples > 0 ? samples : std::max<std::int64_t>(0, static_cast<std::int64_t>(std::ceil(part)));
-  check(std::isfinite(begin) && std::isfinite(part) && points <= 1 << 20, "roi_align: a region is ", begin, " + ",
-        length);
-  const auto pixel = [&](double x) {
-    return static_cast<std::int64_t>(std::clamp(std::floor(x), 0.0, static_cast<double>(size - 1)));
-  };
-  const std::int64_t first = pixel(std::min(begin, begin + length)),
-                     count = std::min(pixel(std::max(begin, begin + length)) + 2, size) - first;
-  std::vector<double> shares(static_cast<std::size_t>(bins * count));
-  for (std::int64_t i = 0; i < bins; ++i) {
-    for (std::int64_t k = 0; k < points; ++k) {
-      double x = begin + part * (static_cast<double>(i) + (static_cast<double>(k) + 0.5) / static_cast<double>(points));
-      if (x < -1 || x > static_cast<double>(size)) continue;
-      x = std::clamp(x, 0.0, static_cast<double>(size - 1));
-      const auto low = static_cast<std::int64_t>(x), high = std::min(low + 1, size - 1);
-      const double to_high = x - static_cast<double>(low), one = 1 / static_cast<double>(points);
-      shares[static_cast<std::size_t>(i * count + low - first)] += (1 - to_high) * one;
-      shares[static_cast<std::size_t>(i * count + high - first)] += to_high * one;
-    }
-  }
-  return {first, from_data(shares, {bins, count})};
-}
-
-struct Region {
-  std::int64_t picture;
-  Parts rows, columns;
-};
-
-// Gradients are accumulated per region, so that each costs time for its own area and not for all of x.
-struct Align {
-  static constexpr auto name = "roi_align";
-  static constexpr bool once_differentiable = true;  // writes in place
-  Dims sizes;                                        // of x
-  bool by_position;                                  // ps_roi_align: each bin reads its own channel
-  std::shared_ptr<const std::vector<Region>> regions;
-
-  static Tensor pixels(const Tensor& x, const Region& r) {
-    const Tensor rows = narrow(select(x, 0, r.picture), 1, r.rows.first, r.rows.shares.size(1));
-    return narrow(rows, 2, r.columns.first, r.columns.shares.size(1));
-  }
-  Tensor forward(Saved&, const Tensor& x) const {
-    std::vector<Tensor> y;
-    for (const Region& r : *regions) {
-      if (by_position)
-        y.push_back(einsum("ih,jw,cijhw->cij", {r.rows.shares, r.columns.shares, by_bin(pixels(x, r), r)}));
-      else y.push_back(matmul(r.rows.shares, linear(pixels(x, r), r.columns.shares)));
-    }
-    return stack(y);
-  }
-  static Tensor by_bin(const Tensor& pixels, const Region& r) {  // [C, height, width, h, w]
-    return unflatten(pixels, 0, {-1, r.rows.shares.size(0), r.columns.shares.size(0)});
-  }
-  std::vector<Tensor> backward(const Saved&, const Tensor& g) const {
-    const Tensor all = zeros(sizes, {.dtype = g.dtype(), .device = g.device()});
-    for (std::size_t k = 0; k < regions->size(); ++k) {
-      const Region& r = (*regions)[k];
-      const Tensor gk = g[static_cast<std::int64_t>(k)];
-      const Tensor of_region =
-          by_position ? flatten(einsum("ih,jw,cij->cijhw", {r.rows.shares, r.columns.shares, gk}), 0, 2)
-                      : matmul(matmul(r.rows.shares.t(), gk), r.columns.shares);
-      pixels(all, r).add_(of_region);
-    }
-    return {all};
-  }
-};
 
 Tensor align(const char* name, bool by_position, const Tensor& x, const Tensor& boxes, PerDim<2> output_size,
              const RoiAlignOptions& o) {
@@ -100,25 +22,9 @@ Tensor align(const char* name, bool by_position, const Tensor& x, const Tensor& 
   const std::int64_t channels = by_position ? x.size(1) / (height * width) : x.size(1);
   check(!by_position || channels * height * width == x.size(1), name, ": x must have C * ", height, " * ", width,
         " channels, got ", x);
-  const amp::Autocast off(amp::disabled);
-  const Tensor pictures = is_half(x.dtype()) ? cast(x, f32) : x;
-  const std::vector<double> list = boxes.to_vector<double>();
-  if (list.empty()) return reshape(narrow(x, 0, 0, 0), {0, channels, height, width});  // keeps a gradient of zeros
-  const auto on_device = [&](Parts p) { return Parts{p.first, cast(p.shares, pictures.dtype()).to(x.device())}; };
-  auto regions = std::make_shared<std::vector<Region>>();
-  for (std::size_t k = 0; k < list.size(); k += 5) {
-    const double* box = list.data() + k;
-    check(box[0] >= 0 && box[0] < static_cast<double>(x.size(0)) && box[0] == std::floor(box[0]), name, ": box ",
-          k / 5, " is of picture ", box[0], ", and x has ", x.size(0));
-    const double shift = o.aligned ? 0.5 : 0, left = box[1] * o.spatial_scale - shift,
-                 top = box[2] * o.spatial_scale - shift;
-    double w = box[3] * o.spatial_scale - shift - left, h = box[4] * o.spatial_scale - shift - top;
-    if (!o.aligned) w = std::max(w, 1.0), h = std::max(h, 1.0);
-    regions->push_back({static_cast<std::int64_t>(box[0]),
-                        on_device(parts(x.size(2), height, top, h, o.sampling_ratio)),
-                        on_device(parts(x.size(3), width, left, w, o.sampling_ratio))});
-  }
-  return cast(apply_function(Align{pictures.sizes(), by_position, std::move(regions)}, pictures), x.dtype());
+  // Without boxes: keeps a gradient of zeros.
+  if (boxes.size(0) == 0) return reshape(narrow(x, 0, 0, 0), {0, channels, height, width});
+  return average_regions(x, boxes, {height, width, o.spatial_scale, o.sampling_ratio, o.aligned, by_position});
 }
 
 // Concatenates the boxes of all images, with the image index prepended.

@@ -3,7 +3,7 @@
 //   Tensor y = nn::roi_align(features, boxes, 7, {.spatial_scale = 1.0 / 16, .sampling_ratio = 2, .aligned = true});
 //
 // Gradients flow to the features but not to the boxes. f16 and bf16 are computed in f32 and rounded at the end, also
-// under autocast. Copies the boxes to the host.
+// under autocast. Error for a box that is not finite or whose picture is not there; on a GPU when the host next waits.
 #pragma once
 
 #include <array>
@@ -36,7 +36,8 @@ inline Tensor roi_align(const Tensor& x, std::initializer_list<Tensor> boxes, Pe
 Tensor ps_roi_align(const Tensor& x, const Tensor& boxes, PerDim<2> output_size, const RoiAlignOptions& = {});
 
 // roi_align on a feature pyramid (Lin et al., 2017; nn/feature_pyramid.h): each box reads the level that suits its
-// size; a box of canonical_size^2 pixels reads the level with scale 2^-canonical_level.
+// size, for which boxes are copied to the host; a box of canonical_size^2 pixels reads the level with scale
+// 2^-canonical_level.
 struct MultiScaleRoIAlign {
   MultiScaleRoIAlign(PerDim<2> output_size, std::int64_t sampling_ratio = 2, double canonical_size = 224,
                      int canonical_level = 4)

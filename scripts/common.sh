@@ -84,6 +84,14 @@ cuda_choice() {
   if [ -n "$version" ] && [ "$(printf '12.4\n%s\n' "$version" | sort -V | head -n 1)" = 12.4 ]; then echo ON; else echo OFF; fi
 }
 
+# need_space PRESET MEGABYTES: stops now if the build will not fit, not many minutes later when a program is linked.
+need_space() {
+  local built free
+  built=$(du -sm "build/$1" 2>/dev/null | cut -f 1 || true)
+  free=$(df -Pm . | awk 'NR == 2 { print $4 }')
+  [ $((free + ${built:-0})) -ge "$2" ] || stop "the build needs $2 MB in $root/build, and $free MB are free there"
+}
+
 # build PRESET TARGETS...: configures and builds; no target means everything.
 build() {
   local preset=$1

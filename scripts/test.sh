@@ -5,6 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 install_packages "$packages_to_build$packages_to_test"
 configure_options=("-DMANTISSA_CUDA=$(cuda_choice)")  # compiled wherever the toolkit is; run only where a GPU is
+need_space release 2200
 build release
 say "Testing (ready after $((SECONDS - started)) s)"
 exec ctest --preset release -j "$(nproc)" "$@"

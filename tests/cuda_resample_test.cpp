@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/accelerator.h"
+#include "nn/roi_align.h"
 #include "tests/op_testing.h"
 
 using namespace mantissa;
@@ -171,6 +172,38 @@ TEST_CASE("images and volumes sampled at points, with the gradients of both") {
   const Tensor none = grid_sample(image, zeros({1, 0, 3, 2}, {.device = cuda}));
   CHECK(none.sizes() == Dims{1, 2, 0, 3});
   CHECK(all(eq(grad(none.sum(), {image})[0], Tensor(0.0))));
+}
+
+TEST_CASE("averages of regions of images, with their gradient") {
+  if (nothing_to_test()) return;
+  // Regions that overlap, reach outside, are smaller than a pixel, turned round, and without pixels.
+  const Tensor boxes = tensor({{1.0, 3.25, 2.5, 17.75, 14.25},
+                               {0.0, -6.5, -4.25, 30.5, 9.125},
+                               {1.0, 5.0, 5.0, 5.25, 5.125},
+                               {1.0, 12.0, 9.0, 6.5, 4.5},
+                               {0.0, 40.0, 40.0, 50.0, 50.0},
+                               {1.0, 2.0, 1.0, 16.0, 15.0}},
+                              {.dtype = f64});
+  for (const bool aligned : {false, true}) {
+    for (const std::int64_t samples : {0, 1, 3}) {
+      INFO(concat(aligned, " ", samples));
+      const nn::RoiAlignOptions o{.spatial_scale = 0.75, .sampling_ratio = samples, .aligned = aligned};
+      compare([&](const Tensors& x) { return nn::roi_align(x[0], boxes.to(x[0].device()), {3, 2}, o); },
+              {random_tensor({2, 19, 13, 11}, 1)}, {f32, f64, bf16});
+      compare([&](const Tensors& x) { return nn::ps_roi_align(x[0], boxes.to(x[0].device()), {3, 2}, o); },
+              {random_tensor({2, 18, 9, 14}, 1)}, {f32, f64});
+    }
+  }
+  const Tensor x = ones({2, 1, 8, 8}, {.device = cuda});
+  const auto of = [&](double picture, double right) {
+    const Tensor box = tensor({{0.0, 0.0, 0.0, 4.0, 4.0}, {picture, 1.0, 1.0, right, 4.0}}, {.device = cuda});
+    return nn::roi_align(x, box, 1).to(cpu).to_vector<float>();
+  };
+  CHECK(of(1, 4) == std::vector<float>{1, 1});
+  CHECK_THROWS_WITH(of(2, 4), Catch::Matchers::Contains("index 2 is out of range for a dimension of size 2"));
+  CHECK_THROWS_WITH(of(1, std::numeric_limits<double>::infinity()),
+                    Catch::Matchers::Contains("the region of box 1 is not finite"));
+  CHECK(of(0, 3) == std::vector<float>{1, 1});
 }
 
 TEST_CASE("the gradients of sampling at points can be differentiated again on the device") {

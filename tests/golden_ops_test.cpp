@@ -52,6 +52,7 @@ const std::map<std::string, std::string> excused = {
     {"gamma_slope",
      "PyTorch approximates it to 1e-3 (torch._standard_gamma_grad); compared with quotients of differences in "
      "tests/distributions_test.cpp"},
+    {"roi_align", "is torchvision's; compared with it in tests/boxes_test.cpp and tests/detection_test.cpp"},
     {"to", "copies between devices"},
 };
 std::string reason_for_none(const OpInfo& op) {

@@ -26,6 +26,8 @@ TEST_CASE("factories give the values, shapes and dtypes they promise") {
   CHECK(arange(5).dtype() == i64);
   CHECK(arange(1, 2, 0.25, {.dtype = f64}).to_vector<double>() == std::vector<double>{1, 1.25, 1.5, 1.75});
   CHECK(arange(3, 0, -1).to_vector<std::int64_t>() == std::vector<std::int64_t>{3, 2, 1});
+  CHECK((arange(3) > 1).to_vector<bool>() == std::vector<bool>{false, false, true});
+  CHECK(tensor({0.5}).to_vector<Half>()[0] == Half(0.5f));
   CHECK(linspace(0, 1, 3).to_vector<float>() == std::vector<float>{0, 0.5f, 1});
   CHECK(linspace(2, 9, 1).to_vector<float>() == std::vector<float>{2});
   CHECK(eye(2).to_vector<float>() == std::vector<float>{1, 0, 0, 1});

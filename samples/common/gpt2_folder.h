@@ -17,7 +17,7 @@ struct Gpt2Config {
 
 struct Gpt2Folder {
   Gpt2Config config;
-  NamedTensors weights;
+  mantissa::NamedTensors weights;
   mantissa::data::Bpe bpe;
 };
 

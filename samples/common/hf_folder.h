@@ -20,15 +20,15 @@ std::int64_t whole(const Json& config, const char* name, std::int64_t usual, con
 double positive(const Json& config, const char* name, double usual, const std::string& path);
 
 // model.safetensors, the files named by model.safetensors.index.json, or pytorch_model.bin.
-NamedTensors read_weights(const std::string& folder, const std::string& advice);
+mantissa::NamedTensors read_weights(const std::string& folder, const std::string& advice);
 // To be called before allocating memory of a configuration's sizes: FormatError if the weights lack this tensor.
-void check_has(const NamedTensors& weights, const std::string& name, const mantissa::Dims& sizes,
+void check_has(const mantissa::NamedTensors& weights, const std::string& name, const mantissa::Dims& sizes,
                const std::string& path);
 
 // Creates the folder if missing; Error if it is not writable. Call it before training, too.
 void make_folder(const std::string& folder);
 // Readable by transformers' AutoModel and AutoTokenizer.
-void write_folder(const std::string& folder, const Json& config, const NamedTensors& weights,
+void write_folder(const std::string& folder, const Json& config, const mantissa::NamedTensors& weights,
                   const mantissa::data::Bpe& bpe);
 
 }  // namespace samples

@@ -32,7 +32,7 @@ struct LlamaConfig {
 
 struct LlamaFolder {
   LlamaConfig config;
-  NamedTensors weights;
+  mantissa::NamedTensors weights;
   mantissa::data::Bpe bpe;
 };
 
