@@ -110,6 +110,7 @@
 #include "nn/pool.h"
 #include "nn/rnn.h"
 #include "nn/roi_align.h"
+#include "nn/squeeze_excitation.h"
 #include "nn/sequential.h"
 #include "nn/shape.h"
 #include "nn/spectral_norm.h"

@@ -2,10 +2,13 @@
 // RoI pooling from them, anchors; and their errors.
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 
 #include "amp/autocast.h"
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
+#include "nn/activation.h"
 #include "nn/anchors.h"
 #include "nn/boxes.h"
 #include "nn/clone.h"
@@ -13,6 +16,7 @@
 #include "nn/drop_block.h"
 #include "nn/feature_pyramid.h"
 #include "nn/roi_align.h"
+#include "nn/squeeze_excitation.h"
 #include "tests/golden/golden.h"
 
 using namespace mantissa;
@@ -25,12 +29,16 @@ using Tensors = std::vector<Tensor>;
 // From inputs a to e to the results, with the module that computes them, if any.
 struct Case {
   std::function<Tensors(const Tensors& in)> function;
-  std::shared_ptr<nn::FeaturePyramidNetwork> net = {};
+  std::optional<nn::ModuleRef> net = {};  // which the function keeps
 };
 
 Case pyramid(std::int64_t top, const nn::FeaturePyramidOptions& options) {
   auto net = std::make_shared<nn::FeaturePyramidNetwork>(std::vector<std::int64_t>{2, 3, top}, 4, options);
-  return {[net](const Tensors& in) { return (*net)({in[0], in[1], in[2]}); }, net};
+  return {[net](const Tensors& in) { return (*net)({in[0], in[1], in[2]}); }, nn::ModuleRef(*net)};
+}
+Case squeeze(nn::SqueezeExcitationOptions options) {
+  auto net = std::make_shared<nn::SqueezeExcitation>(6, 3, std::move(options));
+  return {[net](const Tensors& in) { return Tensors{(*net)(in[0])}; }, nn::ModuleRef(*net)};
 }
 
 std::map<std::string, Case> cases() {
@@ -55,6 +63,8 @@ std::map<std::string, Case> cases() {
   all["pyramid pool"] = pyramid(4, {.extra = nn::ExtraLevels::max_pool, .batch_norm = true});
   all["pyramid p6"] = pyramid(4, {.extra = nn::ExtraLevels::p6_p7});
   all["pyramid c6"] = pyramid(5, {.extra = nn::ExtraLevels::p6_p7});
+  all["squeeze"] = squeeze({});
+  all["squeeze hard"] = squeeze({.activation = nn::SiLU(), .scale_activation = nn::Hardsigmoid()});
   all["anchors"] = {[](const Tensors& in) {
     const nn::AnchorGenerator generator{.sizes = {{8, 13}, {33}}, .aspect_ratios = {0.5, 1, 2.7}};
     return Tensors{cat(generator({in[0], in[1]}, {50, 67}))};
@@ -201,6 +211,17 @@ TEST_CASE("detectors: copies, no boxes, halves") {
   CHECK(coder.encode(boxes.to(f16), anchors.to(f16)).dtype() == f32);
   CHECK(coder.decode(zeros({2, 3, 4}), anchors.unsqueeze(1)).sizes() == Dims{2, 3, 4});  // for each class
   CHECK(all(isfinite(coder.decode(full({2, 4}, 1e4), anchors))).item<bool>());
+}
+
+TEST_CASE("a clone of squeeze and excitation computes the same with weights of its own") {
+  const nn::SqueezeExcitation net(8, 2, {.scale_activation = nn::Hardsigmoid()});
+  const nn::SqueezeExcitation twin = nn::clone(net);
+  const Tensor x = random_tensor({2, 8, 3, 3}, 1);
+  CHECK(equal(twin(x), net(x)));
+  CHECK(!equal(net(x), x));
+  twin.fc1.weight.detach().fill_(0), twin.fc2.weight.detach().fill_(0), twin.fc2.bias.detach().fill_(3);
+  CHECK(equal(twin(x), x));  // hardsigmoid(3) is 1
+  CHECK(!equal(net(x), x));
 }
 
 TEST_CASE("detectors: what is refused") {

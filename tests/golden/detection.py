@@ -1,5 +1,5 @@
-"""Golden file of the parts of detectors (nn/deform_conv.h, nn/feature_pyramid.h, nn/anchors.h, nn/roi_align.h): what
-torchvision computes. Layout: tests/golden/golden.h, with parameters of modules as inputs p.<name>.
+"""Golden file of the parts of detectors (nn/deform_conv.h, nn/feature_pyramid.h, nn/anchors.h, nn/roi_align.h) and of
+nn/squeeze_excitation.h: what torchvision computes. Layout: tests/golden/golden.h, with parameters of modules as inputs p.<name>.
 
 tests/detection_test.cpp has the same names.
 """
@@ -61,6 +61,9 @@ def cases():
     yield "pyramid p6", maps, *reversed(pyramid(LastLevelP6P7(4, 4)))
     yield "pyramid c6", dict(maps, c=lambda i: i.randn(2, 5, 3, 3)), *reversed(pyramid(LastLevelP6P7(5, 4), top=5))
     yield "anchors", dict(a=lambda i: i.randn(2, 1, 7, 9).detach(), b=lambda i: i.randn(2, 1, 3, 5).detach()), anchors
+    squeezed = dict(a=lambda i: i.randn(2, 6, 5, 4))
+    for name, options in ("squeeze", {}), ("squeeze hard", dict(activation=torch.nn.SiLU, scale_activation=torch.nn.Hardsigmoid)):
+        yield name, squeezed, lambda net, a: [net(a)], ops.SqueezeExcitation(6, 3, **options).double()
     pair = dict(a=lambda i: boxes(i, 7), b=lambda i: boxes(i, 7))
     yield "encode", pair, lambda a, b: [BoxCoder((10.0, 10.0, 5.0, 5.0)).encode_single(a, b)]
     yield "decode", dict(pair, a=lambda i: i.uniform(-6, 6, 7, 4)), lambda a, b: [BoxCoder((1.0, 1.0, 1.0, 1.0)).decode_single(a, b)]
