@@ -61,7 +61,7 @@ MANTISSA_KERNEL(average_regions, const View& y, const View& x, const View& boxes
 // The gradient of x from the gradient g of y.
 MANTISSA_KERNEL(average_regions_gradient, const View& dx, const View& g, const View& boxes, const RegionReading& how)
 
-// As an operator: nn::roi_align without checks of its arguments. The boxes get no gradient.
+// As an operator, for nn/roi_align.h, which documents it.
 Tensor average_regions(const Tensor& x, const Tensor& boxes, const RegionReading& how);
 
 }  // namespace mantissa

@@ -9,22 +9,9 @@
 namespace mantissa::nn {
 namespace {
 
-Tensor align(const char* name, bool by_position, const Tensor& x, const Tensor& boxes, PerDim<2> output_size,
-             const RoiAlignOptions& o) {
-  check(x.defined() && x.dim() == 4 && x.numel() > 0 && x.is_floating(), name, ": x must be [N, C, H, W], got ", x);
-  check(boxes.defined() && boxes.dim() == 2 && boxes.size(1) == 5, name,
-        ": boxes must be [K, 5], the number of the picture, x1, y1, x2, y2, or a list with those of each "
-        "picture [K, 4], got ",
-        boxes);
-  const auto [height, width] = std::pair<std::int64_t, std::int64_t>(output_size[0], output_size[1]);
-  check(height >= 1 && width >= 1, name, ": output_size must be positive, got ", height, " x ", width);
-  check(o.sampling_ratio <= 4096, name, ": sampling_ratio is at most 4096, got ", o.sampling_ratio);
-  const std::int64_t channels = by_position ? x.size(1) / (height * width) : x.size(1);
-  check(!by_position || channels * height * width == x.size(1), name, ": x must have C * ", height, " * ", width,
-        " channels, got ", x);
-  // Without boxes: keeps a gradient of zeros.
-  if (boxes.size(0) == 0) return reshape(narrow(x, 0, 0, 0), {0, channels, height, width});
-  return average_regions(x, boxes, {height, width, o.spatial_scale, o.sampling_ratio, o.aligned, by_position});
+Tensor align(bool by_position, const Tensor& x, const Tensor& boxes, PerDim<2> output_size, const RoiAlignOptions& o) {
+  return average_regions(
+      x, boxes, {output_size[0], output_size[1], o.spatial_scale, o.sampling_ratio, o.aligned, by_position});
 }
 
 // Concatenates the boxes of all images, with the image index prepended.
@@ -42,7 +29,7 @@ Tensor numbered(const char* name, const std::vector<Tensor>& boxes) {
 }  // namespace
 
 Tensor roi_align(const Tensor& x, const Tensor& boxes, PerDim<2> output_size, const RoiAlignOptions& options) {
-  return align("roi_align", false, x, boxes, output_size, options);
+  return align(false, x, boxes, output_size, options);
 }
 Tensor roi_align(const Tensor& x, const std::vector<Tensor>& boxes, PerDim<2> output_size, const RoiAlignOptions& o) {
   check(x.defined() && x.dim() == 4 && static_cast<std::int64_t>(boxes.size()) == x.size(0),
@@ -52,7 +39,7 @@ Tensor roi_align(const Tensor& x, const std::vector<Tensor>& boxes, PerDim<2> ou
 Tensor ps_roi_align(const Tensor& x, const Tensor& boxes, PerDim<2> output_size, const RoiAlignOptions& options) {
   RoiAlignOptions o = options;
   o.aligned = true;
-  return align("ps_roi_align", true, x, boxes, output_size, o);
+  return align(true, x, boxes, output_size, o);
 }
 
 Tensor MultiScaleRoIAlign::operator()(const std::vector<Tensor>& levels, const std::vector<Tensor>& boxes,

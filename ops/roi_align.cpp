@@ -1,4 +1,4 @@
-// roi_align and ps_roi_align (nn/roi_align.h) as an operator: two kernels (core/roi_align.h), and for second
+// roi_align and ps_roi_align (nn/roi_align.h) as one operator: two kernels (core/roi_align.h), and for second
 // derivatives a composition of matrix products, region by region.
 #include "core/roi_align.h"
 
@@ -81,7 +81,22 @@ struct RoiAlign {
   static constexpr std::uint64_t constants = 2;  // the boxes
   RegionReading how;
 
+  void check_inputs(const Tensor& x, const Tensor& boxes) const {
+    check(x.defined() && x.dim() == 4 && x.numel() > 0 && x.is_floating(), "x must be floating [N, C, H, W]");
+    check(boxes.defined() && boxes.dim() == 2 && boxes.size(1) == 5,
+          "boxes must be [K, 5], the number of the picture, x1, y1, x2, y2, or a list with those of each picture, "
+          "[K, 4]");
+    check(how.height >= 1 && how.width >= 1, "output_size must be positive, got ", how.height, " x ", how.width);
+    check(how.samples <= 4096, "sampling_ratio is at most 4096, got ", how.samples);
+    check(!how.by_position || x.size(1) % (how.height * how.width) == 0, "x must have C * ", how.height, " * ",
+          how.width, " channels");
+  }
   static Tensor compose(const RoiAlign& op, const Tensor& x, const Tensor& boxes) {
+    op.check_inputs(x, boxes);
+    if (boxes.size(0) == 0) {  // keeps a gradient of zeros
+      const std::int64_t each = op.how.by_position ? op.how.height * op.how.width : 1;
+      return reshape(narrow(x, 0, 0, 0), {0, x.size(1) / each, op.how.height, op.how.width});
+    }
     const Layout layout = x.layout();
     const Tensor images = layout == Layout::channels_last ? x : contiguous(x);
     return apply(AverageRegions{op.how, layout}, images, contiguous(cast(boxes.detach(), f64)));
@@ -97,6 +112,12 @@ struct RoiAlign {
              RoiAlign{{.height = 2, .width = 2, .scale = 0.5, .samples = 2, .aligned = true}});
     composed(s, {s.randn({2, 8, 5, 6}), boxes},
              RoiAlign{{.height = 2, .width = 2, .samples = 2, .aligned = true, .by_position = true}});
+    composed_error(s, {s.randn({3, 5, 6}), boxes}, RoiAlign{}, "x must be floating [N, C, H, W]");
+    composed_error(s, {s.randn({2, 3, 5, 6}), s.randn({3, 4})}, RoiAlign{}, "boxes must be [K, 5]");
+    composed_error(s, {s.randn({2, 3, 5, 6}), boxes}, RoiAlign{{.height = 0}}, "must be positive, got 0 x 1");
+    composed_error(s, {s.randn({2, 3, 5, 6}), boxes}, RoiAlign{{.samples = 5000}}, "sampling_ratio is at most 4096");
+    composed_error(s, {s.randn({2, 3, 5, 6}), boxes}, RoiAlign{{.height = 2, .by_position = true}},
+                   "x must have C * 2 * 1 channels");
   }
 };
 MANTISSA_OP(RoiAlign)

@@ -64,7 +64,7 @@ std::map<std::string, Case> cases() {
   all["pyramid p6"] = pyramid(4, {.extra = nn::ExtraLevels::p6_p7});
   all["pyramid c6"] = pyramid(5, {.extra = nn::ExtraLevels::p6_p7});
   all["squeeze"] = squeeze({});
-  all["squeeze hard"] = squeeze({.activation = nn::SiLU(), .scale_activation = nn::Hardsigmoid()});
+  all["squeeze silu"] = squeeze({.activation = nn::SiLU(), .scale_activation = nn::Tanh()});
   all["anchors"] = {[](const Tensors& in) {
     const nn::AnchorGenerator generator{.sizes = {{8, 13}, {33}}, .aspect_ratios = {0.5, 1, 2.7}};
     return Tensors{cat(generator({in[0], in[1]}, {50, 67}))};
@@ -216,7 +216,7 @@ TEST_CASE("detectors: copies, no boxes, halves") {
 TEST_CASE("a clone of squeeze and excitation computes the same with weights of its own") {
   const nn::SqueezeExcitation net(8, 2, {.scale_activation = nn::Hardsigmoid()});
   const nn::SqueezeExcitation twin = nn::clone(net);
-  const Tensor x = random_tensor({2, 8, 3, 3}, 1);
+  const Tensor x = random_tensor({2, 8, 3, 3}, 1).to(f32);
   CHECK(equal(twin(x), net(x)));
   CHECK(!equal(net(x), x));
   twin.fc1.weight.detach().fill_(0), twin.fc2.weight.detach().fill_(0), twin.fc2.bias.detach().fill_(3);

@@ -62,7 +62,7 @@ def cases():
     yield "pyramid c6", dict(maps, c=lambda i: i.randn(2, 5, 3, 3)), *reversed(pyramid(LastLevelP6P7(5, 4), top=5))
     yield "anchors", dict(a=lambda i: i.randn(2, 1, 7, 9).detach(), b=lambda i: i.randn(2, 1, 3, 5).detach()), anchors
     squeezed = dict(a=lambda i: i.randn(2, 6, 5, 4))
-    for name, options in ("squeeze", {}), ("squeeze hard", dict(activation=torch.nn.SiLU, scale_activation=torch.nn.Hardsigmoid)):
+    for name, options in ("squeeze", {}), ("squeeze silu", dict(activation=torch.nn.SiLU, scale_activation=torch.nn.Tanh)):
         yield name, squeezed, lambda net, a: [net(a)], ops.SqueezeExcitation(6, 3, **options).double()
     pair = dict(a=lambda i: boxes(i, 7), b=lambda i: boxes(i, 7))
     yield "encode", pair, lambda a, b: [BoxCoder((10.0, 10.0, 5.0, 5.0)).encode_single(a, b)]
