@@ -56,7 +56,7 @@ Run non_max_suppression(Node& n) {
   };
 }
 
-// He et al. (2017): resamples image regions to a fixed size, with two matrix products each.
+// He et al. (2017): resamples image regions to a fixed size.
 Run roi_align(Node& n) {
   const std::int64_t height = n.i("output_height", 1), width = n.i("output_width", 1),
                      samples = n.i("sampling_ratio", 0);

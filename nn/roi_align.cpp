@@ -10,8 +10,9 @@ namespace mantissa::nn {
 namespace {
 
 Tensor align(bool by_position, const Tensor& x, const Tensor& boxes, PerDim<2> output_size, const RoiAlignOptions& o) {
+  const Tensor there = x.defined() && boxes.defined() ? boxes.to(x.device()) : boxes;
   return average_regions(
-      x, boxes, {output_size[0], output_size[1], o.spatial_scale, o.sampling_ratio, o.aligned, by_position});
+      x, there, {output_size[0], output_size[1], o.spatial_scale, o.sampling_ratio, o.aligned, by_position});
 }
 
 // Concatenates the boxes of all images, with the image index prepended.

@@ -2,10 +2,12 @@
 // derivatives a composition of matrix products, region by region.
 #include "core/roi_align.h"
 
-#include <memory>
+#include <algorithm>
+#include <utility>
 
 #include "autograd/backward.h"
 #include "ops/compose.h"
+#include "ops/onnx.h"
 
 namespace mantissa {
 namespace {
@@ -63,6 +65,23 @@ struct AverageRegions {
   }
   void run(const View& y, const View& x, const View& boxes) const {
     kernels::average_regions(y.device, y, x, boxes, how);
+  }
+  void onnx(OnnxCall& c) const {
+    if (how.by_position) c.refuse("ONNX has no averages that are sensitive to position");
+    if (how.aligned && c.opset() < 16) c.refuse("aligned regions need opset 16");
+    const auto columns = [&](std::int64_t from, std::int64_t to) {
+      return c.node("Slice", {c.in(1), c.ints({from}), c.ints({to}), c.ints({1})});
+    };
+    const OnnxId picture = c.cast(c.node("Reshape", {columns(0, 1), c.ints({-1})}), i64),
+                 region = c.cast(columns(1, 5), c.x(0).dtype());
+    std::vector<OnnxAttribute> attributes{{"mode", "avg"},
+                                          {"output_height", how.height},
+                                          {"output_width", how.width},
+                                          {"sampling_ratio", std::max<std::int64_t>(how.samples, 0)},
+                                          {"spatial_scale", how.scale}};
+    if (c.opset() >= 16)
+      attributes.emplace_back("coordinate_transformation_mode", how.aligned ? "half_pixel" : "output_half_pixel");
+    c.result(c.node("RoiAlign", {c.in(0), region, picture}, std::move(attributes)));
   }
   static constexpr auto vjp() {
     return rules(

@@ -204,6 +204,7 @@ TEST_CASE("averages of regions of images, with their gradient") {
   CHECK_THROWS_WITH(of(1, std::numeric_limits<double>::infinity()),
                     Catch::Matchers::Contains("the region of box 1 is not finite"));
   CHECK(of(0, 3) == std::vector<float>{1, 1});
+  CHECK(nn::roi_align(x, tensor({{1.0, 1.0, 1.0, 4.0, 4.0}}), 1).to(cpu).item() == 1);  // boxes on the host
 }
 
 TEST_CASE("the gradients of sampling at points can be differentiated again on the device") {

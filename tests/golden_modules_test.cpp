@@ -55,6 +55,7 @@ const std::map<std::string, std::string> excused = {
     {"MelScale", "of torchaudio; its filters are compared in tests/audio_test.cpp"},
     {"MelSpectrogram", "of torchaudio; what it is made of is compared in tests/audio_test.cpp"},
     {"Spectrogram", "of torchaudio; stft is compared with PyTorch's in tests/audio_test.cpp"},
+    {"SqueezeExcitation", "of torchvision; tests/detection_test.cpp"},
     {"StochasticDepth", "random, and of torchvision; tests/nn_more_test.cpp"},
     {"TimeMasking", "random, and of torchaudio; tests/audio_test.cpp"},
     {"Layer", "one layer of a Sequential, of any type: what the layers compute is tested"},

@@ -2,6 +2,7 @@
 // reads the files back. With $MANTISSA_ONNX=FOLDER the files are kept, next to the expected results:
 // tests/golden/onnx_runtime.py runs them in ONNX Runtime. $MANTISSA_ONNX_OPSET: an opset other than 17.
 #include "nn/onnx.h"
+#include "nn/roi_align.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -133,6 +134,7 @@ const std::map<std::string, std::string> refused = {
     {"polar", "how often it repeats its steps depends on values"},
     {"polygamma", "ONNX has no such operator"},
     {"quantile", "looks at the values of q"},
+    {"roi_align", "boxes of other pictures than there are cannot be traced; saved below, with boxes of its own"},
     {"scatter_amax", "not written down yet"},
     {"scatter_amin", "not written down yet"},
     {"scatter_prod", "not written down yet"},
@@ -364,6 +366,28 @@ TEST_CASE("results, several inputs and constants") {
     return cos(a);
   });
   CHECK(read_onnx(folder / "r_dead.onnx").nodes.size() == 1);
+}
+
+TEST_CASE("averages of regions are saved") {
+  const Folder folder;
+  const Nothing net;
+  const Tensor x = randn({2, 3, 9, 8});
+  const Tensor boxes = tensor({{1.0, 1.5, 2.0, 11.0, 9.5}, {0.0, -3.0, 4.0, 12.0, 30.0}, {1.0, 4.0, 4.0, 4.5, 4.25}});
+  for (const bool aligned : {false, true}) {
+    for (const std::int64_t samples : {0, 2}) {
+      const auto f = [&](const Tensor& a) {
+        const nn::RoiAlignOptions o{.spatial_scale = 0.5, .sampling_ratio = samples, .aligned = aligned};
+        return nn::roi_align(a * 2, boxes, {2, 3}, o);
+      };
+      const std::string path = folder / concat("r_regions_", aligned, samples, ".onnx");
+      nn::save_onnx(net, path, {x}, {}, f);
+      CHECK(read_onnx(path).count("RoiAlign") == 1);
+      CHECK(difference(nn::OnnxModel(path)(x), f(x), {1e-5, 1e-5}) == "");
+    }
+  }
+  const auto by_position = [&](const Tensor& a) { return nn::ps_roi_align(a, boxes, {3, 1}); };
+  CHECK_THROWS_WITH(nn::save_onnx(net, folder / "r_no.onnx", {x}, {}, by_position),
+                    Catch::Matchers::Contains("sensitive to position"));
 }
 
 TEST_CASE("what cannot be saved is refused with its reason") {
