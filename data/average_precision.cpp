@@ -101,7 +101,8 @@ void MeanAveragePrecision::add(const Tensor& boxes, const Tensor& scores, const 
 }
 
 void MeanAveragePrecision::gather(distributed::ProcessGroup& group) {
-  // Rows of the counts of one class, the number of its detections, and these.
+  constexpr const char* different = "MeanAveragePrecision: the ranks' metrics have different numbers of classes";
+  // The images; of each class its objects, the number of its detections, and these.
   std::string own;
   const auto put = [&own](const auto& x) { own.append(reinterpret_cast<const char*>(&x), sizeof x); };
   put(images_);
@@ -114,7 +115,7 @@ void MeanAveragePrecision::gather(distributed::ProcessGroup& group) {
     std::size_t at = 0;
     const auto take = [&]<class T>(T) {
       T x;
-      check(all.size() - at >= sizeof x, "MeanAveragePrecision: the ranks' metrics have different numbers of classes");
+      check(all.size() - at >= sizeof x, different);
       std::memcpy(&x, all.data() + at, sizeof x);
       at += sizeof x;
       return x;
@@ -128,7 +129,7 @@ void MeanAveragePrecision::gather(distributed::ProcessGroup& group) {
         c.detections.push_back({score, found, ignored});
       }
     }
-    check(at == all.size(), "MeanAveragePrecision: the ranks' metrics have different numbers of classes");
+    check(at == all.size(), different);
   }
 }
 

@@ -75,7 +75,7 @@ int run(int argc, char** argv) {
     if (folder) {
       const auto set = data::mask_folder(o.data + "/images", o.data + "/masks", {.size = size, .random_crop = crop});
       const Pipeline p = Pipeline(set).random_split({0.9, 0.1}, 1)[i];
-      return o.limit == 0 || o.limit >= p.samples() ? p : p.subset(arange(o.limit).to_vector<std::int64_t>());
+      return o.limit == 0 ? p : p.take(o.limit);
     }
     const data::Dataset set = data::load_dataset(o.dataset, i == 0 ? data::Split::train : data::Split::test, o.data);
     return Pipeline(samples::scenes_of(set, o.limit > 0 ? std::min(o.limit, scenes) : scenes, i));

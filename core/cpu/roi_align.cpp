@@ -46,9 +46,7 @@ std::vector<Region> regions_of(const View& boxes, const View& x, const RegionRea
     check(box[0] >= 0 && box[0] < static_cast<double>(x.sizes[0]) && box[0] == std::floor(box[0]), "box ", k,
           " is of picture ", box[0], ", and x has ", x.sizes[0]);
     const RegionSpan spans[] = {{box, 0, how}, {box, 1, how}};
-    const std::int64_t bins[] = {how.height, how.width};
-    for (const int d : {0, 1})
-      check(spans[d].points >= 0, "a region is ", spans[d].begin, " + ", spans[d].part * static_cast<double>(bins[d]));
+    check(spans[0].points >= 0 && spans[1].points >= 0, "the region of box ", k, " is not finite, or too large");
     all.push_back({static_cast<std::int64_t>(box[0]), Shares(spans[0], how.height, x.sizes[2]),
                    Shares(spans[1], how.width, x.sizes[3])});
   }
