@@ -1,5 +1,6 @@
 #include "core/gemm_half.h"
 
+#include "core/amx.h"
 #include "core/gemm_ways.h"
 #include "core/parallel.h"
 
@@ -52,17 +53,20 @@ void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const
   if (!packed) packed.fill(pack(p));
   p.packed = static_cast<std::uint32_t*>(packed.data());
   Grid g;
-  // pieces share the panels, so small ones cost nothing
+  // Pieces share the panels, so small ones cost nothing; but with AMX reading operands may take longer than multiplying.
+  const bool fast = p.dtype == bf16 && uses_amx();
   const auto pieces = static_cast<std::int64_t>(flops / small_piece);
-  for (std::int64_t left = std::min(pieces, 4 * most_pieces); left > 1; left /= 2) {
-    if (p.m >= 112 * g.down) g.down *= 2;
+  const std::int64_t most = fast ? std::max<std::int64_t>(most_pieces, 2 * num_threads()) : 4 * most_pieces;
+  for (std::int64_t left = std::min(pieces, most); left > 1; left /= 2) {
+    if (p.m >= 112 * g.down && !(fast && p.m < 512 * g.down && p.n >= 256 * g.across)) g.down *= 2;
     else if (p.n >= 2 * half_panel * g.across) g.across *= 2;
   }
   const std::int64_t rows = (p.m + g.down - 1) / g.down;
   const std::int64_t columns = (panels_of(p) + g.across - 1) / g.across * half_panel;
   parallel_for(g.down * g.across, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t row = i / g.across * rows, column = i % g.across * columns;
+      // a thread's pieces are of those columns whose panels it has packed
+      const std::int64_t row = i % g.down * rows, column = i / g.down * columns;
       if (row >= p.m || column >= p.n) continue;
       kernels::gemm_half(cpu, p, row, std::min(rows, p.m - row), column, std::min(columns, p.n - column));
     }

@@ -125,26 +125,51 @@ Left<pairs> prepare_left(const HalfProduct& p, std::int64_t i, std::int64_t rows
 }
 
 #if defined(MANTISSA_HAS_AMX)
-// Writes finished sums [rows][half_panel] to rows from i and columns from j of c.
-void finish_block(const HalfProduct& p, std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns,
-                  const float* sums) {
-  const auto* bias = static_cast<const BFloat16*>(p.bias);
-  float start[half_panel] = {};
-  if (bias) convert_run(start, bias + (p.c_transposed ? i : j), 1, p.c_transposed ? rows : columns);
-  const std::int64_t at = p.c_transposed ? j * p.c_row + i : i * p.c_row + j;
-  char* c = static_cast<char*>(p.c) + at * (p.wide ? 4 : 2);
-  if (p.c_transposed && p.wide) {
-    store_transposed(reinterpret_cast<float*>(c), p.c_row, sums, start, rows, columns, p.add);
-  } else if (p.c_transposed) {
-    store_transposed(reinterpret_cast<BFloat16*>(c), p.c_row, sums, start, rows, columns, p.add);
-  } else {
-    const Finish finish{c, p.wide, p.c_row, columns, start, p.add};
-    for (std::int64_t r = 0; r < rows; ++r) {
+// A block of sums on its way to c: written while the tiles of the next block are multiplied, because converting and
+// storing take as long as the products of k = 128, in other parts of the processor.
+class Unwritten {
+ public:
+  Unwritten(const HalfProduct& p) : product_(p) {}
+  // Sums [rows][half_panel] for rows from i and columns from j of c, which are kept until all are written.
+  void take(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns, const float* sums) {
+    const HalfProduct& p = product_;
+    const auto* bias = static_cast<const BFloat16*>(p.bias);
+    if (bias) convert_run(start_, bias + (p.c_transposed ? i : j), 1, p.c_transposed ? rows : columns);
+    const std::int64_t at = p.c_transposed ? j * p.c_row + i : i * p.c_row + j;
+    char* c = static_cast<char*>(p.c) + at * (p.wide ? 4 : 2);
+    if (p.c_transposed && p.wide) {
+      store_transposed(reinterpret_cast<float*>(c), p.c_row, sums, start_, rows, columns, p.add);
+    } else if (p.c_transposed) {
+      store_transposed(reinterpret_cast<BFloat16*>(c), p.c_row, sums, start_, rows, columns, p.add);
+    } else {
+      finish_ = {c, p.wide, p.c_row, columns, start_, p.add};
+      sums_ = sums, row_ = 0, rows_ = rows;
+    }
+  }
+  void write(std::int64_t most) {
+    if (row_ == rows_) return;
+    const std::int64_t first = row_;
+    row_ = std::min(rows_, row_ + most);
+    write_rows(finish_, sums_, first, row_);
+  }
+  void write_rest() { write(rows_); }
+
+ private:
+  // finish_row is inlined only into functions for its processor
+  __attribute__((target("avx512bf16"))) static void write_rows(const Finish& f, const float* sums, std::int64_t begin,
+                                                               std::int64_t end) {
+    const Finish finish = f;  // a copy, because stores to c might change what is in memory
+    for (std::int64_t r = begin; r < end; ++r) {
       const float* line = sums + r * half_panel;
       gemm_pairs::finish_row(finish, r, _mm512_loadu_ps(line), _mm512_loadu_ps(line + 16));
     }
   }
-}
+  const HalfProduct& product_;
+  float start_[half_panel] = {};
+  Finish finish_{};
+  const float* sums_ = nullptr;
+  std::int64_t row_ = 0, rows_ = 0;
+};
 #endif
 
 // R: the type of c.
@@ -184,25 +209,31 @@ void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, st
 }
 
 #if defined(MANTISSA_HAS_AMX)
-// The same with AMX. A panel of b, 32 KiB of it at once, stays in the L1 cache while all blocks of a use it.
+// The same with AMX, in longer parts of k: keeping sums costs more than reading panels from the L2 cache.
 void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t rows, std::int64_t column,
                             std::int64_t columns) {
   thread_local std::vector<float> a_memory, sum_memory;
-  constexpr std::int64_t block = gemm_amx::block_rows, block_sums = block * half_panel, most_units = 256,
-                         most_blocks = 8;  // of a, packed together
+  constexpr std::int64_t block = gemm_amx::block_rows, block_sums = block * half_panel, most_units = 1024;
   const std::int64_t units = gemm_amx::units_of(p.k), panels = (columns + half_panel - 1) / half_panel,
                      blocks = (rows + block - 1) / block;
   const bool whole = units <= most_units;  // else the sums of all blocks are kept for the next part of k
+  // Blocks of a that are packed together, and multiplied by one panel of b after the other: those that stay in half of
+  // the L1 cache, or else many, so that a panel does while they are read.
+  const std::int64_t fit = units > 0 ? (24 << 10) / (block * units * 4) : 0,
+                     group = fit > 0 ? std::min<std::int64_t>(fit, 8) : 8;
   // Row strides that are a multiple of half a page map to the same few sets of the L1 cache.
   const bool as_it_lies = p.a_col == 1 && p.k % (2 * gemm_amx::tile) == 0 && (p.a_row % 1024 != 0 || rows == 1);
   Unit* a_panel = reinterpret_cast<Unit*>(
-      scratch(a_memory, as_it_lies ? 0 : std::min(blocks, most_blocks) * block * std::min(units, most_units)));
-  float* all_sums = scratch(sum_memory, (whole ? 1 : blocks * panels) * block_sums);
+      scratch(a_memory, as_it_lies ? 0 : std::min(blocks, group) * block * std::min(units, most_units)));
+  float* all_sums = scratch(sum_memory, (whole ? 2 : blocks * panels) * block_sums);
+  float *sums = all_sums, *others = all_sums + block_sums;  // those of a block, and of the one before it
+  Unwritten unwritten(p);
   gemm_amx::Tiles tiles;
   for (std::int64_t u = 0; u < std::max<std::int64_t>(units, 1); u += most_units) {
     const std::int64_t some = std::min(most_units, units - u), depth = std::min(2 * some, p.k - 2 * u);
-    for (std::int64_t first = 0; first < blocks; first += most_blocks) {
-      const std::int64_t last = std::min(first + most_blocks, blocks), i = row + first * block;
+    const std::int64_t rows_a_step = some > 0 ? (block * gemm_amx::tile + some - 1) / some : 0;
+    for (std::int64_t first = 0; first < blocks; first += group) {
+      const std::int64_t last = std::min(first + group, blocks), i = row + first * block;
       const auto* left = static_cast<const BFloat16*>(p.a) + i * p.a_row + 2 * u * p.a_col;
       std::int64_t left_row = p.a_row;
       if (!as_it_lies) {
@@ -214,14 +245,18 @@ void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t
         const Unit* b_panel = p.packed + (j / half_panel * units + u) * half_panel;
         for (std::int64_t t = first; t < last; ++t) {
           const std::int64_t real = std::min(block, rows - t * block);
-          float* sums = all_sums + (whole ? 0 : (t * panels + q) * block_sums);
+          if (whole) std::swap(sums, others);
+          else sums = all_sums + (t * panels + q) * block_sums;
           tiles.configure(real);
-          gemm_amx::multiply(real, some, left + (t - first) * block * left_row, left_row, b_panel, sums, u > 0);
-          if (u + some == units) finish_block(p, row + t * block, real, j, wide, sums);
+          gemm_amx::multiply(real, some, left + (t - first) * block * left_row, left_row, b_panel, sums, u > 0,
+                             [&] { unwritten.write(rows_a_step); });
+          unwritten.write_rest();
+          if (u + some == units) unwritten.take(row + t * block, real, j, wide, sums);
         }
       }
     }
   }
+  unwritten.write_rest();
 }
 #endif
 
@@ -231,13 +266,22 @@ void gemm_half_units(const HalfProduct& p, std::int64_t* units) { *units = packe
 
 void gemm_half_pack(const HalfProduct& p, std::int64_t first, std::int64_t last) {
   visit_halves(p.dtype, [&]<class T, bool pairs> {
-    const std::int64_t units = packed_depth(p);
+    const std::int64_t units = packed_depth(p), real = units_of<pairs>(p.k);
+    constexpr std::int64_t per_unit = pairs ? 2 : 1, most = 64 / per_unit;  // some rows of b at once: few pages
+    const std::int64_t some = p.b_col == 1 ? most : std::max<std::int64_t>(real, 1);
+    for (std::int64_t u = 0; u < real; u += some) {
+      const std::int64_t k = u * per_unit;
+      for (std::int64_t q = first; q < last; ++q) {
+        const std::int64_t j = q * half_panel;
+        gemm_pack::pack<pairs, half_panel>(p.packed + j * units + u * half_panel,
+                                           static_cast<const T*>(p.b) + j * p.b_col + k * p.b_row,
+                                           std::min(half_panel, p.n - j), p.b_col,
+                                           std::min(p.k - k, some * per_unit), p.b_row);
+      }
+    }
     for (std::int64_t q = first; q < last; ++q) {
-      const std::int64_t j = q * half_panel;
-      Unit* to = p.packed + j * units;
-      gemm_pack::pack<pairs, half_panel>(to, static_cast<const T*>(p.b) + j * p.b_col, std::min(half_panel, p.n - j),
-                                         p.b_col, p.k, p.b_row);
-      std::fill(to + units_of<pairs>(p.k) * half_panel, to + units * half_panel, 0u);
+      Unit* panel = p.packed + q * half_panel * units;
+      std::fill(panel + real * half_panel, panel + units * half_panel, 0u);
     }
   });
 }

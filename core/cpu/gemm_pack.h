@@ -75,6 +75,17 @@ __m512i units_across(const T* p, std::int64_t step, std::int64_t depth, std::int
   }
 }
 
+// One unit of each of 32 adjacent lines.
+template <class T> void interleave_rows(Unit* to, const T* p, std::int64_t step) {
+  static_assert(sizeof(T) == 2);
+  const __m512i first = _mm512_loadu_si512(p), second = _mm512_loadu_si512(p + step);
+  // where the elements of the first 16 units are in both: 0, 32, 1, 33, ...
+  const __m512i half = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                        5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(first, half, second));
+  _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(first, _mm512_add_epi16(half, _mm512_set1_epi16(16)), second));
+}
+
 #endif
 
 // Packs one panel from `from`, with line stride `line` and element stride `step`. Only the first `count` lines exist.
@@ -100,7 +111,11 @@ void pack(Unit* to, const T* from, std::int64_t count, std::int64_t line, std::i
     return;
   }
   if (line == 1) {
-    for (std::int64_t u = 0; u < units; ++u) {
+    std::int64_t u = 0;
+    if constexpr (pairs && lines == 32) {
+      for (; count == lines && 2 * u + 1 < depth; ++u) interleave_rows(to + u * lines, from + 2 * u * step, step);
+    }
+    for (; u < units; ++u) {
       const T* row = from + u * per_unit * step;
       for (std::int64_t i = 0; i < lines; i += 16) {
         _mm512_mask_storeu_epi32(to + u * lines + i, first_of_16(lines - i),
