@@ -44,7 +44,9 @@ Tensor pack(HalfProduct p) {
 // One matrix: all of b is packed once and shared by pieces of rows (and columns, if there are few rows). `kept` belongs
 // to `weight`, b's view. Elements have the same bits if the product is transposed.
 void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const KeptWeight& kept) {
-  const bool few_rows = p.m > half_panel / 2 && p.m <= half_panel && p.n > p.m && p.k >= 768;
+  const bool fast = p.dtype == bf16 && uses_amx();
+  const bool few_rows = fast ? p.m > half_panel / 2 && p.m <= 512 && 4 * p.m <= p.n && p.k >= 256 && p.k % 32 == 0
+                             : p.m > half_panel / 2 && p.m <= half_panel && p.n > p.m && p.k >= 768;
   PackedWeight packed(kept, weight, "panels of halves");
   if (!packed && !packed.wanted() && few_rows && p.b_row == 1) {  // packing weights does not pay off
     p = turned(p);
@@ -54,7 +56,6 @@ void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const
   p.packed = static_cast<std::uint32_t*>(packed.data());
   Grid g;
   // Pieces share the panels, so small ones cost nothing; but with AMX reading operands may take longer than multiplying.
-  const bool fast = p.dtype == bf16 && uses_amx();
   const auto pieces = static_cast<std::int64_t>(flops / small_piece);
   const std::int64_t most = fast ? std::max<std::int64_t>(most_pieces, 2 * num_threads()) : 4 * most_pieces;
   for (std::int64_t left = std::min(pieces, most); left > 1; left /= 2) {

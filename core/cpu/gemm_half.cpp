@@ -133,42 +133,57 @@ class Unwritten {
   // Sums [rows][half_panel] for rows from i and columns from j of c, which are kept until all are written.
   void take(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns, const float* sums) {
     const HalfProduct& p = product_;
-    const auto* bias = static_cast<const BFloat16*>(p.bias);
-    if (bias) convert_run(start_, bias + (p.c_transposed ? i : j), 1, p.c_transposed ? rows : columns);
-    const std::int64_t at = p.c_transposed ? j * p.c_row + i : i * p.c_row + j;
-    char* c = static_cast<char*>(p.c) + at * (p.wide ? 4 : 2);
-    if (p.c_transposed && p.wide) {
-      store_transposed(reinterpret_cast<float*>(c), p.c_row, sums, start_, rows, columns, p.add);
-    } else if (p.c_transposed) {
-      store_transposed(reinterpret_cast<BFloat16*>(c), p.c_row, sums, start_, rows, columns, p.add);
-    } else {
-      finish_ = {c, p.wide, p.c_row, columns, start_, p.add};
-      sums_ = sums, row_ = 0, rows_ = rows;
-    }
+    const std::int64_t line = p.c_transposed ? j : i, lines = p.c_transposed ? columns : rows;  // of c, dense
+    const std::int64_t at = p.c_transposed ? i : j, length = p.c_transposed ? rows : columns;
+    if (p.bias) convert_run(start_, static_cast<const BFloat16*>(p.bias) + at, 1, length);
+    char* c = static_cast<char*>(p.c) + (line * p.c_row + at) * (p.wide ? 4 : 2);
+    finish_ = {c, p.wide, p.c_row, length, start_, p.add};
+    sums_ = sums, line_ = 0, lines_ = lines;
   }
   void write(std::int64_t most) {
-    if (row_ == rows_) return;
-    const std::int64_t first = row_;
-    row_ = std::min(rows_, row_ + most);
-    write_rows(finish_, sums_, first, row_);
+    if (line_ == lines_) return;
+    const std::int64_t first = line_;
+    line_ = std::min(lines_, line_ + most);
+    product_.c_transposed ? write_columns(finish_, sums_, first, line_) : write_rows(finish_, sums_, first, line_);
   }
-  void write_rest() { write(rows_); }
+  // Lines to write in each of `steps` pieces of work.
+  std::int64_t share(std::int64_t steps) const {
+    const std::int64_t unit = product_.c_transposed ? 16 : 1;
+    return (half_panel + unit * steps - 1) / (unit * steps) * unit;
+  }
+  void write_rest() { write(lines_); }
 
  private:
-  // finish_row is inlined only into functions for its processor
+  // finish_row is inlined only into functions for its processor. Copies, because stores to c might change what is in
+  // memory.
   __attribute__((target("avx512bf16"))) static void write_rows(const Finish& f, const float* sums, std::int64_t begin,
                                                                std::int64_t end) {
-    const Finish finish = f;  // a copy, because stores to c might change what is in memory
+    const Finish finish = f;
     for (std::int64_t r = begin; r < end; ++r) {
       const float* line = sums + r * half_panel;
       gemm_pairs::finish_row(finish, r, _mm512_loadu_ps(line), _mm512_loadu_ps(line + 16));
+    }
+  }
+  __attribute__((target("avx512bf16"))) static void write_columns(const Finish& f, const float* sums,
+                                                                  std::int64_t begin, std::int64_t end) {
+    const Finish finish = f;
+    for (; begin < end; begin += 16) {
+      __m512i upper[16], lower[16];
+      for (int r = 0; r < 16; ++r) {
+        upper[r] = _mm512_loadu_si512(sums + r * half_panel + begin);
+        lower[r] = _mm512_loadu_si512(sums + (16 + r) * half_panel + begin);
+      }
+      gemm_pack::transpose16(upper);
+      gemm_pack::transpose16(lower);
+      for (std::int64_t j = 0; j < std::min<std::int64_t>(16, end - begin); ++j)
+        gemm_pairs::finish_row(finish, begin + j, _mm512_castsi512_ps(upper[j]), _mm512_castsi512_ps(lower[j]));
     }
   }
   const HalfProduct& product_;
   float start_[half_panel] = {};
   Finish finish_{};
   const float* sums_ = nullptr;
-  std::int64_t row_ = 0, rows_ = 0;
+  std::int64_t line_ = 0, lines_ = 0;  // the next to be written, and how many there are
 };
 #endif
 
@@ -221,8 +236,10 @@ void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t
   // the L1 cache, or else many, so that a panel does while they are read.
   const std::int64_t fit = units > 0 ? (24 << 10) / (block * units * 4) : 0,
                      group = fit > 0 ? std::min<std::int64_t>(fit, 8) : 8;
-  // Row strides that are a multiple of half a page map to the same few sets of the L1 cache.
-  const bool as_it_lies = p.a_col == 1 && p.k % (2 * gemm_amx::tile) == 0 && (p.a_row % 1024 != 0 || rows == 1);
+  // Row strides that are a multiple of half a page map to the same few sets of the L1 cache, which costs less than a
+  // copy if there are few panels.
+  const bool few = panels <= 16 || rows == 1;
+  const bool as_it_lies = p.a_col == 1 && p.k % (2 * gemm_amx::tile) == 0 && (p.a_row % 1024 != 0 || few);
   Unit* a_panel = reinterpret_cast<Unit*>(
       scratch(a_memory, as_it_lies ? 0 : std::min(blocks, group) * block * std::min(units, most_units)));
   float* all_sums = scratch(sum_memory, (whole ? 2 : blocks * panels) * block_sums);
@@ -231,7 +248,7 @@ void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t
   gemm_amx::Tiles tiles;
   for (std::int64_t u = 0; u < std::max<std::int64_t>(units, 1); u += most_units) {
     const std::int64_t some = std::min(most_units, units - u), depth = std::min(2 * some, p.k - 2 * u);
-    const std::int64_t rows_a_step = some > 0 ? (block * gemm_amx::tile + some - 1) / some : 0;
+    const std::int64_t share = unwritten.share(std::max<std::int64_t>(1, some / gemm_amx::tile));
     for (std::int64_t first = 0; first < blocks; first += group) {
       const std::int64_t last = std::min(first + group, blocks), i = row + first * block;
       const auto* left = static_cast<const BFloat16*>(p.a) + i * p.a_row + 2 * u * p.a_col;
@@ -249,7 +266,7 @@ void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t
           else sums = all_sums + (t * panels + q) * block_sums;
           tiles.configure(real);
           gemm_amx::multiply(real, some, left + (t - first) * block * left_row, left_row, b_panel, sums, u > 0,
-                             [&] { unwritten.write(rows_a_step); });
+                             [&] { unwritten.write(share); });
           unwritten.write_rest();
           if (u + some == units) unwritten.take(row + t * block, real, j, wide, sums);
         }
