@@ -41,14 +41,21 @@ Tensor pack(HalfProduct p) {
   return packed;
 }
 
+// Packing a weight for few rows does not pay off.
+bool has_few_rows(const HalfProduct& p) {
+  return p.b_row == 1 && p.m > half_panel / 2 && p.m <= half_panel && p.n > p.m && p.k >= 768;
+}
+// With AMX packing a weight often takes longer than multiplying it: it is read in place if whole tiles can be.
+bool is_better_turned(const HalfProduct& p) {
+  return p.b_row == 1 && p.k % 32 == 0 && p.k >= 256 && p.m > half_panel / 2 && p.m <= 1024 && 4 * p.m <= p.n;
+}
+
 // One matrix: all of b is packed once and shared by pieces of rows (and columns, if there are few rows). `kept` belongs
 // to `weight`, b's view. Elements have the same bits if the product is transposed.
 void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const KeptWeight& kept) {
   const bool fast = p.dtype == bf16 && uses_amx();
-  const bool few_rows = fast ? p.m > half_panel / 2 && p.m <= 512 && 4 * p.m <= p.n && p.k >= 256 && p.k % 32 == 0
-                             : p.m > half_panel / 2 && p.m <= half_panel && p.n > p.m && p.k >= 768;
   PackedWeight packed(kept, weight, "panels of halves");
-  if (!packed && !packed.wanted() && few_rows && p.b_row == 1) {  // packing weights does not pay off
+  if (!packed && !packed.wanted() && (fast ? is_better_turned(p) : has_few_rows(p))) {
     p = turned(p);
     packed = PackedWeight({}, weight, "");
   }
@@ -57,7 +64,7 @@ void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const
   Grid g;
   // Pieces share the panels, so small ones cost nothing; but with AMX reading operands may take longer than multiplying.
   const auto pieces = static_cast<std::int64_t>(flops / small_piece);
-  const std::int64_t most = fast ? std::max<std::int64_t>(most_pieces, 2 * num_threads()) : 4 * most_pieces;
+  const std::int64_t most = fast ? 4 * num_threads() : 4 * most_pieces;
   for (std::int64_t left = std::min(pieces, most); left > 1; left /= 2) {
     if (p.m >= 112 * g.down && !(fast && p.m < 512 * g.down && p.n >= 256 * g.across)) g.down *= 2;
     else if (p.n >= 2 * half_panel * g.across) g.across *= 2;

@@ -113,18 +113,30 @@ template <class F> void multiply(std::int64_t rows, std::int64_t units, const BF
 inline void pack_rows(Unit* to, const BFloat16* from, std::int64_t rows, std::int64_t row, std::int64_t depth,
                       std::int64_t step) {
   const std::int64_t units = units_of(depth);
-  if (row == 1 && step != 1) {  // columns are contiguous: transposed in squares
+  if (row == 1 && step != 1) {  // columns are contiguous: transposed in squares, two side by side
     for (std::int64_t u = 0; u < units; u += tile) {
-      for (std::int64_t i = 0; i < rows; i += tile) {
-        __m512i square[tile];
+      for (std::int64_t i = 0; i < rows; i += 2 * tile) {
+        __m512i square[2][tile];
         for (std::int64_t j = 0; j < tile; ++j) {
           const std::int64_t k = 2 * (u + j);
-          square[j] = k < depth ? gemm_pack::units_across<true>(from + i + k * step, step, depth - k, rows - i)
-                                : _mm512_setzero_si512();
+          const BFloat16* here = from + i + k * step;
+          if (k + 1 < depth && i + 2 * tile <= rows) {
+            alignas(64) Unit both[2 * tile];
+            gemm_pack::interleave_rows(both, here, step);
+            square[0][j] = _mm512_load_si512(both), square[1][j] = _mm512_load_si512(both + tile);
+          } else {
+            for (std::int64_t s = 0; s < 2; ++s) {
+              square[s][j] = k < depth ? gemm_pack::units_across<true>(here + s * tile, step, depth - k,
+                                                                       rows - i - s * tile)
+                                       : _mm512_setzero_si512();
+            }
+          }
         }
-        gemm_pack::transpose16(square);
-        for (std::int64_t j = 0; j < std::min(tile, rows - i); ++j)
-          _mm512_storeu_si512(to + (i + j) * units + u, square[j]);
+        for (std::int64_t s = 0; s < 2; ++s) {
+          gemm_pack::transpose16(square[s]);
+          for (std::int64_t j = 0; j < std::min(tile, rows - i - s * tile); ++j)
+            _mm512_storeu_si512(to + (i + s * tile + j) * units + u, square[s][j]);
+        }
       }
     }
     return;
