@@ -238,7 +238,7 @@ void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t
                      group = fit > 0 ? std::min<std::int64_t>(fit, 8) : 8;
   // Row strides that are a multiple of half a page map to the same few sets of the L1 cache, which costs less than a
   // copy if there are few panels.
-  const bool few = panels <= 32 || rows == 1;
+  const bool few = panels <= 16 || rows == 1;
   const bool as_it_lies = p.a_col == 1 && p.k % (2 * gemm_amx::tile) == 0 && (p.a_row % 1024 != 0 || few);
   Unit* a_panel = reinterpret_cast<Unit*>(
       scratch(a_memory, as_it_lies ? 0 : std::min(blocks, group) * block * std::min(units, most_units)));

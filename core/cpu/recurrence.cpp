@@ -5,11 +5,13 @@
 //
 // With vdpbf16ps, bf16 weights are multiplied directly. The state then enters the product as the sum of two bf16, its
 // rounded value and the remainder (together 16 bits of mantissa), so that a result is rounded once, as elsewhere; the
-// gradients of gates, which are rounded in any case, enter as one bf16.
+// gradients of gates, which are rounded in any case, enter as one bf16. With AMX (core/amx.h) tiles are multiplied so.
 #include "core/recurrence.h"
 
 #include <algorithm>
 
+#include "core/amx.h"
+#include "core/cpu/gemm_amx.h"
 #include "core/cpu/gemm_pairs.h"
 #include "core/cpu/reduce_source.h"
 #include "core/cpu/squash.h"
@@ -47,6 +49,7 @@ struct Exact {
   using Operand = C;  // of the left operand, whose row stride is `row` elements
   using Packed = C;
   static constexpr std::int64_t panel = gemm_tile::max_columns;
+  static std::int64_t rows_at_once() { return gemm_tile::max_rows; }
   // Units per block of a step: its columns are those of all gates, and fill whole panels if possible.
   static constexpr std::int64_t units_of(std::int64_t gates) { return gates == 1 ? panel : gemm_tile::width; }
   // Not a multiple of a large power of two: such rows would map to the same few cache sets.
@@ -135,43 +138,55 @@ struct Exact {
   }
 };
 
-#if defined(__AVX512F__)
-// In pairs of bf16: panels of sums are stored one after the other.
+#if defined(MANTISSA_HAS_AMX)
+// In pairs of bf16: panels of sums are stored one after the other. Depths are padded with zeros to whole tiles of AMX.
 struct Pairs {
   using C = float;
   using Operand = BFloat16;
   using Packed = gemm_pack::Unit;
   static constexpr std::int64_t panel = half_panel;
+  static std::int64_t rows_at_once() { return uses_amx() ? gemm_amx::block_rows : gemm_tile::max_rows; }
   static constexpr std::int64_t units_of(std::int64_t) { return panel; }
-  // Rows are padded to whole pairs.
-  static std::int64_t row(std::int64_t depth) { return divide_up(depth, 2) * 2 + 32; }
-  static std::int64_t panel_size(std::int64_t depth) { return gemm_pack::units_of<true>(depth) * panel; }
+  static std::int64_t row(std::int64_t depth) { return 2 * gemm_amx::units_of(depth) + 32; }
+  static std::int64_t panel_size(std::int64_t depth) { return gemm_amx::units_of(depth) * panel; }
 
   template <std::int64_t gates>
   static void pack_gates(Packed* to, const View& w, std::int64_t first, std::int64_t count) {
     const std::int64_t hidden = w.size(1);
     for (std::int64_t gate = 0; gate < gates; ++gate)
-      gemm_pack::pack<true, panel>(to + gate * panel_size(hidden),
-                                   w.as<const BFloat16>() + (gate * hidden + first) * w.strides[0], count,
-                                   w.strides[0], hidden, w.strides[1]);
+      pack(to + gate * panel_size(hidden), w.as<const BFloat16>() + (gate * hidden + first) * w.strides[0], count,
+           w.strides[0], hidden, w.strides[1]);
   }
   static void pack_units(Packed* to, const View& w, std::int64_t first, std::int64_t count) {
-    gemm_pack::pack<true, panel>(to, w.as<const BFloat16>() + first * w.strides[1], count, w.strides[1], w.size(0),
-                                 w.strides[0]);
+    pack(to, w.as<const BFloat16>() + first * w.strides[1], count, w.strides[1], w.size(0), w.strides[0]);
   }
   static std::int64_t sample_step(std::int64_t) { return panel; }
   static std::int64_t gate_step(std::int64_t rows, std::int64_t) { return rows * panel; }
   static void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const BFloat16* a, const Packed* b,
                        float* sums, bool add) {
+    const std::int64_t apart = row(depth);
+    const bool by_amx = uses_amx();
+    gemm_amx::Tiles tiles;
     const gemm_tile::RowTiles cut(rows);
-    const std::int64_t apart = row(depth), units = gemm_pack::units_of<true>(depth);
     for (std::int64_t j = 0; j < columns; j += panel, b += panel_size(depth), sums += rows * panel) {
-      for (std::int64_t t = 0; t < cut.tiles; ++t) {
+      for (std::int64_t i = 0; by_amx && i < rows; i += gemm_amx::block_rows) {
+        const std::int64_t some = std::min(gemm_amx::block_rows, rows - i);
+        tiles.configure(some);
+        gemm_amx::multiply(some, gemm_amx::units_of(depth), a + i * apart, apart, b, sums + i * panel, add, [] {});
+      }
+      for (std::int64_t t = 0; !by_amx && t < cut.tiles; ++t) {
         const std::int64_t i = cut.begin(t);
-        gemm_pairs::multiply(cut.size(t), panel, units, reinterpret_cast<const std::uint16_t*>(a + i * apart), apart, 2,
-                             b, sums + i * panel, add);
+        gemm_pairs::multiply(cut.size(t), panel, gemm_pack::units_of<true>(depth),
+                             reinterpret_cast<const std::uint16_t*>(a + i * apart), apart, 2, b, sums + i * panel, add);
       }
     }
+  }
+
+ private:
+  static void pack(Packed* to, const BFloat16* from, std::int64_t count, std::int64_t line, std::int64_t depth,
+                   std::int64_t step) {
+    gemm_pack::pack<true, panel>(to, from, count, line, depth, step);
+    std::fill(to + gemm_pack::units_of<true>(depth) * panel, to + panel_size(depth), Packed(0));
   }
 };
 #endif
@@ -326,7 +341,7 @@ struct Forward : Layer<F, T> {
     constexpr std::int64_t panels = divide_up(columns, Product::panel);
     const std::int64_t blocks = divide_up(hidden, units), block = panels * Product::panel_size(hidden);
     // For few states both bf16 parts are multiplied with the weights together.
-    const bool together = split && batch <= gemm_tile::max_rows / 2;
+    const bool together = split && batch <= Product::rows_at_once() / 2;
     const std::int64_t rows = together ? 2 * batch : batch, one = batch * Product::panel;
     const std::int64_t sums_size = rows * panels * Product::panel, grain = this->pieces(columns, hidden);
     const Scratch<typename Product::Packed> packed(blocks * block);
@@ -434,7 +449,7 @@ struct Backward : Layer<F, T> {
 template <class F>
 void visit_dtypes(Dtype dtype, F&& f) {
   if (dtype == f64) return f.template operator()<double, Exact<double>>();
-#if defined(__AVX512F__)
+#if defined(MANTISSA_HAS_AMX)
   if (dtype == bf16 && gemm_pairs::has_bf16()) return f.template operator()<BFloat16, Pairs>();
 #endif
   check(dtype == f32, "recurrence: has no products of ", dtype, " here");
