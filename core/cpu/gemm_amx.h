@@ -72,17 +72,18 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-// sums [rows][half_panel] (+)= left @ packed b, over `units` units of k, in tiles configured for `rows` rows. `row`:
-// row stride of left in elements. After every step of k meanwhile() is called, for work that needs no tiles: four
-// products of tiles take 64 cycles.
-template <bool lower, class F> void multiply_tiles(std::int64_t units, const BFloat16* left, std::int64_t row,
-                                                   const Unit* b, float* sums, bool add, const F& meanwhile) {
-  constexpr std::int64_t across = half_panel * sizeof(float);
-  const std::int64_t down = row * static_cast<std::int64_t>(sizeof(BFloat16));
-  float* const low = sums + tile * half_panel;
+// sums [rows, half_panel] (+)= left @ packed b, over `units` units of k, in tiles configured for `rows` rows. `row` and
+// `sum_row`: row strides of left and sums in elements. After every step of k meanwhile() is called, for work that needs
+// no tiles: four products of tiles take 64 cycles.
+template <bool lower, class F>
+void multiply_tiles(std::int64_t units, const BFloat16* left, std::int64_t row, const Unit* b, float* sums,
+                    std::int64_t sum_row, bool add, const F& meanwhile) {
+  constexpr std::int64_t across = half_panel * sizeof(Unit);
+  const std::int64_t down = row * static_cast<std::int64_t>(sizeof(BFloat16)), sums_down = sum_row * 4;
+  float* const low = sums + tile * sum_row;
   if (add) {
-    load<4>(sums, across), load<5>(sums + tile, across);
-    if constexpr (lower) load<6>(low, across), load<7>(low + tile, across);
+    load<4>(sums, sums_down), load<5>(sums + tile, sums_down);
+    if constexpr (lower) load<6>(low, sums_down), load<7>(low + tile, sums_down);
   } else {
     zero<4>(), zero<5>();
     if constexpr (lower) zero<6>(), zero<7>();
@@ -100,13 +101,21 @@ template <bool lower, class F> void multiply_tiles(std::int64_t units, const BFl
     }
     meanwhile();
   }
-  store<4>(sums, across), store<5>(sums + tile, across);
-  if constexpr (lower) store<6>(low, across), store<7>(low + tile, across);
+  store<4>(sums, sums_down), store<5>(sums + tile, sums_down);
+  if constexpr (lower) store<6>(low, sums_down), store<7>(low + tile, sums_down);
 }
-template <class F> void multiply(std::int64_t rows, std::int64_t units, const BFloat16* left, std::int64_t row,
-                                 const Unit* b, float* sums, bool add, const F& meanwhile) {
-  rows > tile ? multiply_tiles<true>(units, left, row, b, sums, add, meanwhile)
-              : multiply_tiles<false>(units, left, row, b, sums, add, meanwhile);
+template <class F>
+void multiply(std::int64_t rows, std::int64_t units, const BFloat16* left, std::int64_t row, const Unit* b, float* sums,
+              std::int64_t sum_row, bool add, const F& meanwhile) {
+  rows > tile ? multiply_tiles<true>(units, left, row, b, sums, sum_row, add, meanwhile)
+              : multiply_tiles<false>(units, left, row, b, sums, sum_row, add, meanwhile);
+}
+
+// Packs columns of b, k contiguous or not, into one panel, zero-padded to whole tiles of k.
+inline void pack_panel(Unit* to, const BFloat16* from, std::int64_t columns, std::int64_t column, std::int64_t depth,
+                       std::int64_t step) {
+  gemm_pack::pack<true, half_panel>(to, from, columns, column, depth, step);
+  std::fill(to + gemm_pack::units_of<true>(depth) * half_panel, to + units_of(depth) * half_panel, Unit(0));
 }
 
 // Packs `rows` rows of a and `depth` of k into rows of units_of(depth) units. Row stride `row`, element stride `step`.

@@ -265,8 +265,8 @@ void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t
           if (whole) std::swap(sums, others);
           else sums = all_sums + (t * panels + q) * block_sums;
           tiles.configure(real);
-          gemm_amx::multiply(real, some, left + (t - first) * block * left_row, left_row, b_panel, sums, u > 0,
-                             [&] { unwritten.write(share); });
+          gemm_amx::multiply(real, some, left + (t - first) * block * left_row, left_row, b_panel, sums,
+                             half_panel, u > 0, [&] { unwritten.write(share); });
           unwritten.write_rest();
           if (u + some == units) unwritten.take(row + t * block, real, j, wide, sums);
         }

@@ -154,11 +154,13 @@ struct Pairs {
   static void pack_gates(Packed* to, const View& w, std::int64_t first, std::int64_t count) {
     const std::int64_t hidden = w.size(1);
     for (std::int64_t gate = 0; gate < gates; ++gate)
-      pack(to + gate * panel_size(hidden), w.as<const BFloat16>() + (gate * hidden + first) * w.strides[0], count,
-           w.strides[0], hidden, w.strides[1]);
+      gemm_amx::pack_panel(to + gate * panel_size(hidden),
+                           w.as<const BFloat16>() + (gate * hidden + first) * w.strides[0], count, w.strides[0], hidden,
+                           w.strides[1]);
   }
   static void pack_units(Packed* to, const View& w, std::int64_t first, std::int64_t count) {
-    pack(to, w.as<const BFloat16>() + first * w.strides[1], count, w.strides[1], w.size(0), w.strides[0]);
+    gemm_amx::pack_panel(to, w.as<const BFloat16>() + first * w.strides[1], count, w.strides[1], w.size(0),
+                         w.strides[0]);
   }
   static std::int64_t sample_step(std::int64_t) { return panel; }
   static std::int64_t gate_step(std::int64_t rows, std::int64_t) { return rows * panel; }
@@ -172,7 +174,8 @@ struct Pairs {
       for (std::int64_t i = 0; by_amx && i < rows; i += gemm_amx::block_rows) {
         const std::int64_t some = std::min(gemm_amx::block_rows, rows - i);
         tiles.configure(some);
-        gemm_amx::multiply(some, gemm_amx::units_of(depth), a + i * apart, apart, b, sums + i * panel, add, [] {});
+        gemm_amx::multiply(some, gemm_amx::units_of(depth), a + i * apart, apart, b, sums + i * panel, panel, add,
+                           [] {});
       }
       for (std::int64_t t = 0; !by_amx && t < cut.tiles; ++t) {
         const std::int64_t i = cut.begin(t);
@@ -180,13 +183,6 @@ struct Pairs {
                              reinterpret_cast<const std::uint16_t*>(a + i * apart), apart, 2, b, sums + i * panel, add);
       }
     }
-  }
-
- private:
-  static void pack(Packed* to, const BFloat16* from, std::int64_t count, std::int64_t line, std::int64_t depth,
-                   std::int64_t step) {
-    gemm_pack::pack<true, panel>(to, from, count, line, depth, step);
-    std::fill(to + gemm_pack::units_of<true>(depth) * panel, to + panel_size(depth), Packed(0));
   }
 };
 #endif
