@@ -43,19 +43,19 @@ void attend(const Problem& p, const View& y, float* log_sum, std::int64_t item, 
     std::fill_n(sum, rows, 0.0f);
     for (std::int64_t j = 0; j < seen; j += most_keys) {
       const std::int64_t n = std::min(most_keys, seen - j);
-      products.scores(s, rows, j, n);
+      const float factor = products.scores(s, rows, j, n);
       p.add_mask(s, item, i, rows, j, n);
       for (std::int64_t r = 0; r < rows; ++r) {
         float *line = s + r * most_keys, *o = out + r * width;
         const std::int64_t own = std::clamp<std::int64_t>(p.visible(i + r) - j, 0, n);
-        const float largest = Max{}(top[r], fold_run<Max>(own, static_cast<const float*>(line)));
+        const float largest = Max{}(top[r], factor * fold_run<Max>(own, static_cast<const float*>(line)));
         std::fill(line + own, line + n, 0.0f);
         if (largest == nothing) {
           std::fill_n(line, own, 0.0f);
           continue;
         }
         const float fade = std::exp(top[r] - largest);
-        sum[r] = sum[r] * fade + exponentials(line, own, largest);
+        sum[r] = sum[r] * fade + exponentials(line, own, factor, largest);
         top[r] = largest;
         if (j > 0 && fade != 1) map_run(p.width, o, [fade](auto v) { return v * decltype(v)(fade); }, o);
         if (p.settings.dropout_p > 0) {
@@ -99,7 +99,7 @@ template <class T> void attend_few(const Problem& p, const View& y, float* log_s
       const float largest = Max{}(top, fold_run<Max>(n, static_cast<const float*>(s)));
       if (largest == nothing) continue;
       const float fade = std::exp(top - largest);
-      sum = sum * fade + exponentials(s, n, largest);
+      sum = sum * fade + exponentials(s, n, 1, largest);
       top = largest;
       if (j > 0 && fade != 1) map_run(p.width, out, [fade](auto v) { return v * decltype(v)(fade); }, out);
       if (value.column == 1) {
@@ -147,7 +147,7 @@ void attend_backward(const Problem& p, const View& d_query, const View& d_key, c
       std::fill_n(dq, rows * depth, 0.0f);
       for (std::int64_t j = 0; j < seen; j += most_keys) {
         const std::int64_t n = std::min(most_keys, seen - j);
-        products.scores(s, rows, j, n);
+        const float factor = products.scores(s, rows, j, n);
         p.add_mask(s, item, i, rows, j, n);
         products.weight_gradients(ds, rows, j, n);
         for (std::int64_t r = 0; r < rows; ++r) {
@@ -157,7 +157,8 @@ void attend_backward(const Problem& p, const View& d_query, const View& d_key, c
           std::fill(change + own, change + n, 0.0f);
           const float shift = log_sum[item * p.queries + i + r];
           const auto *w = static_cast<const float*>(weight), *c = static_cast<const float*>(change);
-          map_run(own, weight, [shift](auto v) { return exp(v - decltype(v)(shift)); }, w);
+          map_run(own, weight,
+                  [factor, shift](auto v) { return exp(xsimd::fms(v, decltype(v)(factor), decltype(v)(shift))); }, w);
           float kept[most_keys];
           if (drops) {
             dropper.factors(kept, (item * p.queries + i + r) * p.keys + j, own);

@@ -145,19 +145,19 @@ struct Problem {
   }
 };
 
-// x[i] = exp(x[i] - shift); returns the sum.
-inline float exponentials(float* x, std::int64_t n, float shift) {
+// x[i] = exp(factor * x[i] - shift); returns the sum.
+inline float exponentials(float* x, std::int64_t n, float factor, float shift) {
   using V = Vec<float>;
   constexpr auto lanes = static_cast<std::int64_t>(V::size);
   V sum(0.0f);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const V e = exp(load(x + i) - V(shift));
+    const V e = exp(xsimd::fms(load(x + i), V(factor), V(shift)));
     store(x + i, e);
     sum += e;
   }
   if (i < n) {
-    const V e = exp(load_part(x + i, n - i) - V(shift));
+    const V e = exp(xsimd::fms(load_part(x + i, n - i), V(factor), V(shift)));
     store_part(x + i, e, n - i);
     sum += keep_part<Sum>(e, n - i);
   }

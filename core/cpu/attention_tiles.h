@@ -118,12 +118,13 @@ template <std::int64_t rows> struct Blocks {
   static std::int64_t count(std::int64_t queries) { return (queries + rows - 1) / rows; }
   static std::int64_t begin(std::int64_t block, std::int64_t queries) { return std::min(block * rows, queries); }
 };
-// Products are of unscaled queries.
-inline void scale(float* s, std::int64_t rows, std::int64_t n, double by) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* line = s + r * most_keys;
-    map_run(n, line, [by](auto v) { return v * decltype(v)(static_cast<float>(by)); }, static_cast<const float*>(line));
-  }
+// Scores [rows][most_keys] are products of unscaled queries. Returns what they must still be multiplied by.
+inline float scale(const Problem& p, float* s, std::int64_t rows, std::int64_t n) {
+  const float by = static_cast<float>(p.settings.scale);
+  if (!p.mask && by > 0) return by;  // together with the exponentials
+  for (std::int64_t r = 0; r < rows; ++r, s += most_keys)
+    map_run(n, s, [by](auto v) { return v * decltype(v)(by); }, static_cast<const float*>(s));
+  return 1;
 }
 
 // The interface of attention_wide::Forward.
@@ -142,10 +143,10 @@ class Forward : public Blocks<block_rows> {
     pack(value_, Matrix<const BFloat16>(p.value, p.key_item(item)), 0, p.keys);
   }
   void set_queries(std::int64_t i, std::int64_t rows) { q_ = left_of(query_, i, rows, copy_); }
-  void scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
+  float scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
     const std::int64_t units = units_of(p_.depth);
     multiply(tiles_, rows, n, units, q_, key_ + j * units, units * half_panel, s, most_keys, false);
-    scale(s, rows, n, p_.settings.scale);
+    return scale(p_, s, rows, n);
   }
   void add_values(float* out, float* weights, std::int64_t rows, std::int64_t j, std::int64_t n) {
     const std::int64_t whole = 2 * units_of(n);
@@ -195,10 +196,10 @@ class Backward : public Blocks<2 * block_rows> {
     pack(q_packed_, query, i, rows);
     pack(gradient_packed_, gradient, i, rows);
   }
-  void scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
+  float scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
     const std::int64_t units = units_of(p_.depth);
     multiply(tiles_, rows, n, units, q_, key_t_ + j * units, units * half_panel, s, most_keys, false);
-    scale(s, rows, n, p_.settings.scale);
+    return scale(p_, s, rows, n);
   }
   void weight_gradients(float* d_s, std::int64_t rows, std::int64_t j, std::int64_t n) {
     const std::int64_t units = units_of(p_.width);

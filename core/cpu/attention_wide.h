@@ -30,10 +30,11 @@ class Forward : public Blocks {
   void set_queries(std::int64_t i, std::int64_t rows) {
     query_.load(q_, p_.depth, i, rows, static_cast<float>(p_.settings.scale));
   }
-  // s [rows][most_keys] = scaled scores of keys [j, j + n)
-  void scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
+  // s [rows][most_keys] = scores of keys [j, j + n); returns what they must still be multiplied by: 1 if there is a mask
+  float scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
     gemm_tile::multiply_block(rows, n, {q_, p_.depth, 1, key_ + j * p_.depth, panel, s, most_keys, p_.depth},
                               p_.depth * panel, false);
+    return 1;
   }
   // out [rows][whole_panels(width)] += weights @ values of keys [j, j + n), or is set if j is 0
   void add_values(float* out, const float* weights, std::int64_t rows, std::int64_t j, std::int64_t n) {
@@ -69,9 +70,10 @@ class Backward : public Blocks {
     query.load(q_, depth_, i, rows, static_cast<float>(p_.settings.scale));
     gradient.load(gradient_, width_, i, rows, 1);
   }
-  void scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
+  float scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
     gemm_tile::multiply_block(rows, n, {q_, depth_, 1, key_t_ + j * p_.depth, panel, s, most_keys, p_.depth},
                               p_.depth * panel, false);
+    return 1;
   }
   // d_s [rows][most_keys] = the gradients of the weights of keys [j, j + n)
   void weight_gradients(float* d_s, std::int64_t rows, std::int64_t j, std::int64_t n) {
