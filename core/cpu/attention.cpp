@@ -158,7 +158,7 @@ void attend_backward(const Problem& p, const View& d_query, const View& d_key, c
           const float shift = log_sum[item * p.queries + i + r];
           const auto *w = static_cast<const float*>(weight), *c = static_cast<const float*>(change);
           map_run(own, weight,
-                  [factor, shift](auto v) { return exp(xsimd::fms(v, decltype(v)(factor), decltype(v)(shift))); }, w);
+                  [factor, shift](auto v) { return exp_inside(xsimd::fms(v, decltype(v)(factor), decltype(v)(shift))); }, w);
           float kept[most_keys];
           if (drops) {
             dropper.factors(kept, (item * p.queries + i + r) * p.keys + j, own);

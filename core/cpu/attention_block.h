@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/attention.h"
+#include "core/cpu/columns.h"
 #include "core/cpu/gemm_pack.h"
 #include "core/cpu/gemm_tile.h"
 #include "core/cpu/philox.h"
@@ -152,12 +153,12 @@ inline float exponentials(float* x, std::int64_t n, float factor, float shift) {
   V sum(0.0f);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const V e = exp(xsimd::fms(load(x + i), V(factor), V(shift)));
+    const V e = exp_inside(xsimd::fms(load(x + i), V(factor), V(shift)));
     store(x + i, e);
     sum += e;
   }
   if (i < n) {
-    const V e = exp(xsimd::fms(load_part(x + i, n - i), V(factor), V(shift)));
+    const V e = exp_inside(xsimd::fms(load_part(x + i, n - i), V(factor), V(shift)));
     store_part(x + i, e, n - i);
     sum += keep_part<Sum>(e, n - i);
   }
