@@ -68,6 +68,12 @@ foreach(isa IN ITEMS avx2 baseline)
   endforeach()
 endforeach()
 
+# What multiplies bf16 by AMX, also where the processor has none: emulated.
+foreach(name IN ITEMS attention recurrence)
+  add_test(NAME amx_${name}_test COMMAND ${name}_test)
+  set_tests_properties(amx_${name}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_TEST_AMX=1")
+endforeach()
+
 # The CUDA backend on the CPU: cuda/*.cu compiled by the C++ compiler (tests/cuda_shim). tests/cuda_*_test.cpp run on it,
 # and as gpu_*_test on the GPU where one is compiled for; tests/cuda_shim/*_test.cpp test what only the shim can show.
 add_subdirectory(tests/cuda_shim)

@@ -4,6 +4,7 @@
 #include "core/cpu/isa.h"
 #include "core/ops.h"
 #include "core/parallel.h"
+#include "tests/amx_start.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -71,6 +72,7 @@ std::vector<Tensor> run(const Case& c, Dtype t, Dtype compute) {
 }  // namespace
 
 TEST_CASE("fused attention and its gradients agree with the composition in f64, on every instruction set") {
+  const test::AmxIfAsked amx;
   const Isa before = cpu_backend::isa();
   for (Dtype t : {f32, f16, bf16}) {
     for (std::size_t i = 0; i < cases().size(); ++i) {
@@ -100,6 +102,7 @@ TEST_CASE("fused attention and its gradients agree with the composition in f64, 
 }
 
 TEST_CASE("fused attention has the same bits for any number of threads and in any layout") {
+  const test::AmxIfAsked amx;
   const int before = num_threads();
   for (std::size_t i = 0; i < cases().size(); ++i) {
     Case c = cases()[i];

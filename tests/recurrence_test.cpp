@@ -8,6 +8,7 @@
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "tests/amx_start.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -70,6 +71,7 @@ void for_each_case(const F& f) {
 }  // namespace
 
 TEST_CASE("recurrent layers in every dtype and instruction set are those of f64, rounded once") {
+  const test::AmxIfAsked amx;
   const Isa before = cpu_backend::isa();
   MANTISSA_PRINT_SEED();
   for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
@@ -97,6 +99,7 @@ TEST_CASE("recurrent layers in every dtype and instruction set are those of f64,
 }
 
 TEST_CASE("recurrent layers give the same bits where nothing is kept for backward") {
+  const test::AmxIfAsked amx;
   for_each_case([](Cell cell, const Size& s, bool reverse) {
     for (Dtype dtype : {f64, f32, bf16}) {
       INFO(name_of(dtype));
@@ -109,6 +112,7 @@ TEST_CASE("recurrent layers give the same bits where nothing is kept for backwar
 }
 
 TEST_CASE("recurrent layers give the same bits for 1, 2 and 3 threads") {
+  const test::AmxIfAsked amx;
   const int before = num_threads();
   const Size large{3, 33, 40, 130};  // several pieces of work
   for (const Cell cell : {Cell::rnn_relu, Cell::lstm, Cell::gru}) {
