@@ -193,9 +193,12 @@ Way rule(const Problem& p) {
   if (!s.is_image()) return first_that_applies({Way::blocked});
   // One or two images of at most 4 x 4: the time is that of reading the weight.
   if (s.weights() >= (32 << 10) && applies(Way::few_pixels, p)) return Way::few_pixels;
+  const bool many_channels = s.in_channels >= 128 && s.out_channels >= 128;
+  const bool small = std::min(s.out[0], s.out[1]) <= 4 && s.kernel[0] > 1;
   // A quarter of the multiplications; in f32 also for f16 and bf16, whose own instructions only double the throughput.
-  // AMX has sixteen times that of f32, and the library uses it.
-  const bool by_amx = inner_dtype(p.dtype) == bf16 && uses_amx() && applies(Way::channels_last, p);
+  // AMX has sixteen times that of f32, and the library uses it, but multiplies much padding on 4 x 4 maps.
+  const bool by_amx = inner_dtype(p.dtype) == bf16 && uses_amx() && applies(Way::channels_last, p) &&
+                      !(small && many_channels);
   if (p.winograd && !by_amx && winograd_fits(p.pass, s)) return Way::winograd;
   // For few input channels, the library's input gradient kernels work with mostly empty vectors.
   const bool narrow = s.in_channels <= 4 && s.out_channels >= 32 && std::min(s.in[0], s.in[1]) >= 8;
@@ -211,12 +214,10 @@ Way rule(const Problem& p) {
   const bool library_depthwise = s.kernel[0] == 3 && s.kernel[1] == 3 && s.dilation[0] == 1 && s.dilation[1] == 1;
   if (!library_depthwise && applies(Way::depthwise, p)) return Way::depthwise;
   // Few pixels with many channels: sums over all pixels at once, without edges.
-  const bool many_channels = s.in_channels >= 128 && s.out_channels >= 128;
   if (p.pass == ConvPass::weight_gradient && many_channels && s.batch * s.out_pixels() <= 4096) {
     return first_that_applies({Way::taps, Way::channels_last, Way::blocked});
   }
   // On 4 x 4 maps the blocked kernels skip the multiplications with padding.
-  const bool small = std::min(s.out[0], s.out[1]) <= 4 && s.kernel[0] > 1;
   if (p.pass != ConvPass::weight_gradient && many_channels && small && inner_dtype(p.dtype) == bf16) {
     return first_that_applies({Way::blocked, Way::channels_last});
   }
