@@ -62,7 +62,7 @@ void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const
   if (!packed) packed.fill(pack(p));
   p.packed = static_cast<std::uint32_t*>(packed.data());
   Grid g;
-  // Pieces share the panels, so small ones cost nothing; but with AMX reading operands may take longer than multiplying.
+  // Pieces share the panels, so small ones cost nothing; but AMX may multiply faster than operands can be read.
   const auto pieces = static_cast<std::int64_t>(flops / small_piece);
   const std::int64_t most = fast ? 4 * num_threads() : 4 * most_pieces;
   for (std::int64_t left = std::min(pieces, most); left > 1; left /= 2) {

@@ -10,7 +10,8 @@
 
 namespace mantissa::test {
 
-// During its lifetime, which must be inside a test case: Catch2 has a handler of its own for illegal instructions there.
+// During its lifetime, which must be inside a test case: there Catch2 has a handler of its own for illegal
+// instructions.
 class AmxIfAsked {
  public:
   AmxIfAsked() {

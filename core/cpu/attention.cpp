@@ -2,8 +2,8 @@
 // running maximum and sum of each row are carried from block to block (online softmax; Milakov & Gimelshein, 2018);
 // backward recomputes the weights from the scores and the saved logarithm of the sum
 // (FlashAttention; Dao et al., 2022). Blocks hidden by a causal mask are skipped. All arithmetic is in f32, whatever
-// the storage, but for products of bf16 with AMX (core/cpu/attention_tiles.h). Every head is computed by one thread in a fixed order, so results do not depend on the number of
-// threads.
+// the storage (core/cpu/attention_wide.h), but for products of bf16 with AMX (core/cpu/attention_tiles.h). Every head
+// is computed by one thread in a fixed order, so results do not depend on the number of threads.
 #include "core/attention.h"
 
 #include "core/amx.h"
@@ -157,8 +157,10 @@ void attend_backward(const Problem& p, const View& d_query, const View& d_key, c
           std::fill(change + own, change + n, 0.0f);
           const float shift = log_sum[item * p.queries + i + r];
           const auto *w = static_cast<const float*>(weight), *c = static_cast<const float*>(change);
-          map_run(own, weight,
-                  [factor, shift](auto v) { return exp_inside(xsimd::fms(v, decltype(v)(factor), decltype(v)(shift))); }, w);
+          const auto power = [factor, shift](auto v) {
+            return exp_inside(xsimd::fms(v, decltype(v)(factor), decltype(v)(shift)));
+          };
+          map_run(own, weight, power, w);
           float kept[most_keys];
           if (drops) {
             dropper.factors(kept, (item * p.queries + i + r) * p.keys + j, own);
@@ -216,7 +218,8 @@ void attention(const View& y, const View& log_sum, const View& query, const View
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t u = begin; u < end; ++u) {
                      const std::int64_t c = u % cuts;
-                     attend<T, Forward>(p, y, log_sum.as<float>(), u / cuts, c * blocks / cuts, (c + 1) * blocks / cuts);
+                     attend<T, Forward>(p, y, log_sum.as<float>(), u / cuts, c * blocks / cuts,
+                                        (c + 1) * blocks / cuts);
                    }
                  });
   });

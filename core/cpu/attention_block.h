@@ -59,7 +59,7 @@ template <class T> struct Matrix {
 // A per-thread stack of floats, in pieces aligned to cache lines.
 class Scratch {
  public:
-  static constexpr std::int64_t line = 16, most_pieces = 16;
+  static constexpr std::int64_t line = 16, most_pieces = 24;
   explicit Scratch(std::int64_t n) {
     n += line * (most_pieces + 1);
     if (static_cast<std::int64_t>(memory().size()) < n) memory().resize(static_cast<std::size_t>(n));

@@ -1,5 +1,5 @@
-// The products of attention in bf16 by AMX (core/amx.h); see core/cpu/attention.cpp. Weights and the gradients of scores
-// are f32, and enter a product as the sum of two bf16, or rounded where that is allowed.
+// The products of attention in bf16 by AMX (core/amx.h); see core/cpu/attention.cpp. Weights and the gradients of
+// scores are f32, and enter a product as the sum of two bf16, or rounded where that is allowed.
 #pragma once
 
 #include "core/cpu/attention_block.h"
@@ -127,6 +127,11 @@ inline float scale(const Problem& p, float* s, std::int64_t rows, std::int64_t n
   return 1;
 }
 
+// Zeros in columns [n, whole).
+inline void clear(float* s, std::int64_t rows, std::int64_t n, std::int64_t whole) {
+  for (std::int64_t r = 0; r < rows; ++r) std::fill(s + r * most_keys + n, s + r * most_keys + whole, 0.0f);
+}
+
 // The interface of attention_wide::Forward.
 class Forward : public Blocks<block_rows> {
  public:
@@ -150,7 +155,7 @@ class Forward : public Blocks<block_rows> {
   }
   void add_values(float* out, float* weights, std::int64_t rows, std::int64_t j, std::int64_t n) {
     const std::int64_t whole = 2 * units_of(n);
-    for (std::int64_t r = 0; r < rows; ++r) std::fill(weights + r * most_keys + n, weights + r * most_keys + whole, 0.0f);
+    clear(weights, rows, n, whole);
     weights_.set(weights, rows, whole);
     weights_.multiply(tiles_, rows, p_.width, units_of(n), value_ + j / 2 * half_panel, units_of(p_.keys) * half_panel,
                       out, whole_panels(p_.width), j > 0);
@@ -208,13 +213,11 @@ class Backward : public Blocks<2 * block_rows> {
   void add_gradients(float* dq, float* dk, float* dv, float* weights, float* d_s, std::int64_t rows, std::int64_t j,
                      std::int64_t n) {
     const std::int64_t whole = 2 * units_of(n), depth = whole_panels(p_.depth), width = whole_panels(p_.width);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      std::fill(weights + r * most_keys + n, weights + r * most_keys + whole, 0.0f);
-      std::fill(d_s + r * most_keys + n, d_s + r * most_keys + whole, 0.0f);
-    }
+    clear(weights, rows, n, whole);
+    clear(d_s, rows, n, whole);
     changes_.set(d_s, rows, whole);
-    changes_.multiply(tiles_, rows, p_.depth, units_of(n), key_ + j / 2 * half_panel, units_of(p_.keys) * half_panel, dq,
-                      depth, true);
+    changes_.multiply(tiles_, rows, p_.depth, units_of(n), key_ + j / 2 * half_panel, units_of(p_.keys) * half_panel,
+                      dq, depth, true);
     const std::int64_t units = units_of(rows), panel_units = units * half_panel, blocks = units / gemm_amx::tile;
     weights_t_.set_transposed(weights, rows, whole, blocks);
     weights_t_.multiply(tiles_, n, p_.width, units, gradient_packed_, panel_units, dv + j * width, width, true);

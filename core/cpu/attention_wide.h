@@ -30,7 +30,8 @@ class Forward : public Blocks {
   void set_queries(std::int64_t i, std::int64_t rows) {
     query_.load(q_, p_.depth, i, rows, static_cast<float>(p_.settings.scale));
   }
-  // s [rows][most_keys] = scores of keys [j, j + n); returns what they must still be multiplied by: 1 if there is a mask
+  // s [rows][most_keys] = scores of keys [j, j + n). Returns what they must still be multiplied by: 1 if there is a
+  // mask.
   float scores(float* s, std::int64_t rows, std::int64_t j, std::int64_t n) {
     gemm_tile::multiply_block(rows, n, {q_, p_.depth, 1, key_ + j * p_.depth, panel, s, most_keys, p_.depth},
                               p_.depth * panel, false);
