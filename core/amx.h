@@ -1,6 +1,7 @@
 // AMX: matrix registers of 16 rows by 64 bytes and an instruction that multiplies two of them, in Intel server
 // processors since Sapphire Rapids. Its bf16 products have eight times the throughput of AVX512_BF16, by Intel's
-// figures; used by core/cpu/gemm_amx.h. Tested on emulated instructions only: docs/design.md, "Compilers and machines".
+// figures; used by core/cpu/gemm_amx.h for matrix products, recurrent layers and attention. Tested with the processor's
+// instructions, and where it has none with emulated ones: docs/design.md, "Compilers and machines".
 #pragma once
 
 namespace mantissa {

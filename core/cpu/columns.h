@@ -151,7 +151,7 @@ void for_columns(Block&& block, int dim, const View& y, const View& shaped, cons
 }
 
 // The dimensions for which for_columns is faster.
-inline bool folds_columns(const View& x, int dim) {
+inline bool can_fold_columns(const View& x, int dim) {
   constexpr std::int64_t short_row = 64;
   for (int d = dim + 1; d < x.dim(); ++d)
     if (x.sizes[d] != 1) return true;

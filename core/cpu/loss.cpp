@@ -184,7 +184,7 @@ void cross_entropy(const View& loss, const View& largest, const View& log_sum, c
     const Dense<C> w(weight);
     const Tensor each = Tensor::allocate({rows}, dtype_of<C>);
     const C smoothing = static_cast<C>(o.label_smoothing);
-    if (folds_columns(x, class_dim(x)) && classes <= most_columns) {
+    if (can_fold_columns(x, class_dim(x)) && classes <= most_columns) {
       losses_of_columns(static_cast<C*>(each.raw_data()), largest.as<C>(), log_sum.as<C>(), x, labels.data(), w.data(),
                         o.ignore_index, smoothing);
       return reduce_losses(loss, total, each, labels.data(), w.data(), o.ignore_index, o.reduction);
@@ -223,7 +223,7 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
     const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
     const Dense<std::int64_t> labels(target);
     const Dense<C> w(weight), grad(g), maxima(largest), log_sums(log_sum), totals(total);
-    if (folds_columns(x, class_dim(x)) && classes <= most_columns) {
+    if (can_fold_columns(x, class_dim(x)) && classes <= most_columns) {
       return gradients_of_columns(
           dx, x, maxima.data(), log_sums.data(), labels.data(), w.data(), sum_of_class_weights(w.data(), classes),
           o.ignore_index, static_cast<C>(o.label_smoothing),

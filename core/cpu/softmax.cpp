@@ -91,7 +91,7 @@ bool backward_of_halves(const View& dx, const View& g, const View& y, int dim, c
 
 void softmax(const View& y, const View& x, int dim) {
   visit_compute(x.dtype, [&]<class C> {
-    if (folds_columns(x, dim)) {
+    if (can_fold_columns(x, dim)) {
       return for_columns<C>([](const Columns<C>& c, std::int64_t, C* out, const C* in) {
         C largest[most_columns], scale[most_columns];
         const C *top = largest, *by = scale;
@@ -117,7 +117,7 @@ void softmax(const View& y, const View& x, int dim) {
 
 void log_softmax(const View& y, const View& x, int dim) {
   visit_compute(x.dtype, [&]<class C> {
-    if (folds_columns(x, dim)) {
+    if (can_fold_columns(x, dim)) {
       return for_columns<C>([](const Columns<C>& c, std::int64_t, C* out, const C* in) {
         C largest[most_columns], log_sum[most_columns];
         const C *top = largest, *ls = log_sum;
@@ -142,7 +142,7 @@ void log_softmax(const View& y, const View& x, int dim) {
 // dx = y * (g - sum(g * y))
 void softmax_backward(const View& dx, const View& g, const View& y, int dim) {
   visit_compute(dx.dtype, [&]<class C> {
-    if (folds_columns(dx, dim)) {
+    if (can_fold_columns(dx, dim)) {
       return for_columns<C>([](const Columns<C>& c, std::int64_t, C* out, const C* grad, const C* in) {
         C dot[most_columns];
         const C* d = dot;
@@ -166,7 +166,7 @@ void softmax_backward(const View& dx, const View& g, const View& y, int dim) {
 // dx = g - exp(y) * sum(g)
 void log_softmax_backward(const View& dx, const View& g, const View& y, int dim) {
   visit_compute(dx.dtype, [&]<class C> {
-    if (folds_columns(dx, dim)) {
+    if (can_fold_columns(dx, dim)) {
       return for_columns<C>([](const Columns<C>& c, std::int64_t, C* out, const C* grad, const C* in) {
         C total[most_columns];
         const C* t = total;
