@@ -72,14 +72,15 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-// sums [rows, half_panel] (+)= left @ packed b, over `units` units of k, in tiles configured for `rows` rows. `row` and
+// sums [rows][half_panel] (+)= left @ packed b, over `units` units of k, in tiles configured for `rows` rows. `row` and
 // `sum_row`: row strides of left and sums in elements. After every step of k meanwhile() is called, for work that needs
 // no tiles: four products of tiles take 64 cycles.
 template <bool lower, class F>
 void multiply_tiles(std::int64_t units, const BFloat16* left, std::int64_t row, const Unit* b, float* sums,
                     std::int64_t sum_row, bool add, const F& meanwhile) {
   constexpr std::int64_t across = half_panel * sizeof(Unit);
-  const std::int64_t down = row * static_cast<std::int64_t>(sizeof(BFloat16)), sums_down = sum_row * 4;
+  const std::int64_t down = row * static_cast<std::int64_t>(sizeof(BFloat16)),
+                     sums_down = sum_row * static_cast<std::int64_t>(sizeof(float));
   float* const low = sums + tile * sum_row;
   if (add) {
     load<4>(sums, sums_down), load<5>(sums + tile, sums_down);

@@ -129,7 +129,8 @@ Left<pairs> prepare_left(const HalfProduct& p, std::int64_t i, std::int64_t rows
 // storing take as long as the products of k = 128, in other parts of the processor.
 class Unwritten {
  public:
-  Unwritten(const HalfProduct& p) : product_(p) {}
+  explicit Unwritten(const HalfProduct& p) : product_(p) {}
+  Unwritten(const Unwritten&) = delete;
   // Sums [rows][half_panel] for rows from i and columns from j of c, which are kept until all are written.
   void take(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns, const float* sums) {
     const HalfProduct& p = product_;

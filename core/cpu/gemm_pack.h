@@ -75,7 +75,7 @@ __m512i units_across(const T* p, std::int64_t step, std::int64_t depth, std::int
   }
 }
 
-// One unit of each of 32 adjacent lines.
+// A pair of each of 32 adjacent lines, whose rows along k are `step` apart.
 template <class T> void interleave_rows(Unit* to, const T* p, std::int64_t step) {
   static_assert(sizeof(T) == 2);
   const __m512i first = _mm512_loadu_si512(p), second = _mm512_loadu_si512(p + step);

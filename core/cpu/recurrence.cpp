@@ -49,7 +49,7 @@ struct Exact {
   using Operand = C;  // of the left operand, whose row stride is `row` elements
   using Packed = C;
   static constexpr std::int64_t panel = gemm_tile::max_columns;
-  static std::int64_t rows_at_once() { return gemm_tile::max_rows; }
+  static std::int64_t rows_at_once() { return gemm_tile::max_rows; }  // of one tile of sums
   // Units per block of a step: its columns are those of all gates, and fill whole panels if possible.
   static constexpr std::int64_t units_of(std::int64_t gates) { return gates == 1 ? panel : gemm_tile::width; }
   // Not a multiple of a large power of two: such rows would map to the same few cache sets.
