@@ -4,8 +4,8 @@
 #include "core/cpu/isa.h"
 #include "core/ops.h"
 #include "core/parallel.h"
-#include "tests/amx_start.h"
 #include "tests/testing.h"
+#include "tests/with_amx.h"
 
 using namespace mantissa;
 using cpu_backend::Isa;

@@ -1,45 +1,18 @@
 // bf16 products by AMX: compared with f64, the same bits for any number of threads and any layout, and registers
 // released. On a processor without AMX the instructions are emulated (tests/amx_machine.h), so that the tested machine
 // code is the library's own.
-#include <optional>
-
 #include "core/amx.h"
 #include "core/gemm.h"
-#include "core/gemm_half.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "tests/amx_machine.h"
 #include "tests/testing.h"
+#include "tests/with_amx.h"
 
 using namespace mantissa;
 
 #if defined(MANTISSA_HAS_AMX_MACHINE)
 namespace {
-
-// Products use AMX during its lifetime: the processor's or the emulation.
-struct WithAmx {
-  const bool real = uses_amx();
-  std::optional<amx_machine::Machine> machine;
-  WithAmx() {
-    if (!real) machine.emplace(), set_amx(true);
-  }
-  ~WithAmx() {
-    if (!real) set_amx(false);
-  }
-};
-
-// Whether the current kernels use AMX for products: packing two elements of k then fills a whole tile.
-bool possible() {
-  WithAmx amx;
-  HalfProduct pair{};
-  pair.dtype = bf16, pair.k = 2;
-  std::int64_t units = 0;
-  kernels::gemm_half_units(cpu, pair, &units);
-  if (units == 16 * half_panel && __builtin_cpu_supports("avx512bf16")) return true;
-  WARN("skipped: AMX is used beside AVX512_BF16, which this machine or build does not have");
-  return false;
-}
 
 // A matrix of numbers stored by rows, by columns, or with gaps.
 Tensor matrix(std::int64_t rows, std::int64_t columns, int layout) {
@@ -57,8 +30,8 @@ std::string wrong(const Tensor& y, const Tensor& wanted, std::int64_t k) {
 }  // namespace
 
 TEST_CASE("AMX is not used where a trial product comes out wrong") {
-  if (!possible()) return;
-  WithAmx amx;
+  if (!test::amx_is_possible()) return;
+  test::WithAmx amx;
   CHECK(amx_trial());
   if (amx.real) return;
   amx_machine::broken = true;
@@ -67,7 +40,7 @@ TEST_CASE("AMX is not used where a trial product comes out wrong") {
 }
 
 TEST_CASE("products of bf16 by AMX agree with f64 in every layout") {
-  if (!possible()) return;
+  if (!test::amx_is_possible()) return;
   manual_seed(7);
   // Around the sizes of a tile (16 rows, 32 of k), of a block (32 by 32), of a part of k (512), and of the blocks that
   // are packed together (256 rows); rows half a page apart; few rows of b along k, which computes the transposed
@@ -76,7 +49,7 @@ TEST_CASE("products of bf16 by AMX agree with f64 in every layout") {
   const Case cases[] = {{33, 32, 32},  {40, 31, 31},   {47, 33, 33},   {64, 65, 511}, {49, 200, 512},  {48, 64, 513},
                         {300, 65, 96}, {35, 70, 1100}, {257, 33, 544}, {34, 40, 1},   {100, 34, 1024}, {20, 300, 96},
                         {256, 257, 64}};
-  WithAmx amx;
+  test::WithAmx amx;
   const long before = amx_machine::products;
   int i = 0;
   for (const Case& c : cases) {
@@ -105,8 +78,8 @@ TEST_CASE("products of bf16 by AMX agree with f64 in every layout") {
 }
 
 TEST_CASE("products of bf16 by AMX have the same bits for any number of threads and any layout") {
-  if (!possible()) return;
-  WithAmx amx;
+  if (!test::amx_is_possible()) return;
+  test::WithAmx amx;
   manual_seed(8);
   const int before = num_threads();
   struct Case { std::int64_t m, n, k; };
@@ -124,8 +97,8 @@ TEST_CASE("products of bf16 by AMX have the same bits for any number of threads 
 }
 
 TEST_CASE("products of bf16 by AMX carry infinities and NaN to their rows, and to nothing else") {
-  if (!possible()) return;
-  WithAmx amx;
+  if (!test::amx_is_possible()) return;
+  test::WithAmx amx;
   Tensor a = cast(ones({37, 35}), bf16), b = cast(ones({35, 37}), bf16);
   a[3][5].fill_(INFINITY);
   a[34][34].fill_(NAN);

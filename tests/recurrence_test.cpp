@@ -8,8 +8,8 @@
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "tests/amx_start.h"
 #include "tests/testing.h"
+#include "tests/with_amx.h"
 
 using namespace mantissa;
 using namespace mantissa::test;

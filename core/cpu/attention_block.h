@@ -56,7 +56,7 @@ template <class T> struct Matrix {
   }
 };
 
-// A per-thread stack of floats, in pieces aligned to cache lines.
+// A per-thread stack of floats, in at most most_pieces pieces aligned to cache lines.
 class Scratch {
  public:
   static constexpr std::int64_t line = 16, most_pieces = 24;

@@ -33,16 +33,15 @@ struct Left {
   const BFloat16* data;
   std::int64_t row;
 };
-// Rows of a matrix, in place if possible, else copied to [rows][2 * units_of(columns)].
-inline Left left_of(const Matrix<const BFloat16>& m, std::int64_t first, std::int64_t rows, BFloat16* copy) {
+// Rows of a matrix, in place if possible, else copied to [rows][units_of(columns)].
+inline Left left_of(const Matrix<const BFloat16>& m, std::int64_t first, std::int64_t rows, Unit* copy) {
   const std::int64_t length = 2 * units_of(m.columns);
-  if (m.column == 1 && m.columns == length) return {m.data + first * m.row, m.row};
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t k = 0; k < m.columns; ++k) copy[i * length + k] = m.data[(first + i) * m.row + k * m.column];
-    std::fill(copy + i * length + m.columns, copy + (i + 1) * length, BFloat16());
-  }
-  return {copy, length};
+  const BFloat16* from = m.data + first * m.row;
+  if (m.column == 1 && m.columns == length) return {from, m.row};
+  gemm_amx::pack_rows(copy, from, rows, m.row, m.columns, m.column);
+  return {reinterpret_cast<const BFloat16*>(copy), length};
 }
+inline Unit* take(std::int64_t n, Scratch& memory) { return reinterpret_cast<Unit*>(memory.take(n)); }
 
 // sums [rows][sum_row] (+)= left @ packed, whole panels of `columns`, whose `units` begin at `packed` and of which the
 // next panel is `panel_units` further.
@@ -62,8 +61,8 @@ class Split {
  public:
   static std::int64_t memory(std::int64_t rows, std::int64_t columns) { return rows * row(columns); }
   Split(std::int64_t rows, std::int64_t columns, bool round, Scratch& memory)
-      : row_(row(columns)), high_(reinterpret_cast<BFloat16*>(memory.take(rows * row_ / 2))),
-        low_(round ? nullptr : reinterpret_cast<BFloat16*>(memory.take(rows * row_ / 2))) {}
+      : row_(row(columns)), high_(reinterpret_cast<BFloat16*>(take(rows * row_ / 2, memory))),
+        low_(round ? nullptr : reinterpret_cast<BFloat16*>(take(rows * row_ / 2, memory))) {}
   // x [rows][most_keys], of which `columns`, a multiple of 32, are read.
   void set(const float* x, std::int64_t rows, std::int64_t columns) {
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -101,12 +100,14 @@ class Split {
   // Not a multiple of half a page: such rows would map to the same few cache sets.
   static constexpr std::int64_t row(std::int64_t columns) { return columns + 32; }
   __attribute__((target("avx512bf16"))) void store(std::int64_t at, __m512 first, __m512 second) {
-    const auto high = (__m512i)_mm512_cvtne2ps_pbh(second, first);
-    _mm512_storeu_si512(high_ + at, high);
+    _mm512_storeu_si512(high_ + at, (__m512i)_mm512_cvtne2ps_pbh(second, first));
     if (!low_) return;
-    const auto wide = [](__m256i v) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16)); };
-    const __m512 first_rest = _mm512_sub_ps(first, wide(_mm512_castsi512_si256(high)));
-    const __m512 second_rest = _mm512_sub_ps(second, wide(_mm512_extracti64x4_epi64(high, 1)));
+    const auto rest = [](__m512 x, const BFloat16* high) {  // 0 for what is infinite, which stays so
+      const __m512 rounded = gemm_pack::load_wide(high, 0xffff);
+      const __m512 largest = _mm512_set1_ps(std::numeric_limits<float>::max());
+      return _mm512_maskz_sub_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(rounded), largest, _CMP_LE_OQ), x, rounded);
+    };
+    const __m512 first_rest = rest(first, high_ + at), second_rest = rest(second, high_ + at + 16);
     _mm512_storeu_si512(low_ + at, (__m512i)_mm512_cvtne2ps_pbh(second_rest, first_rest));
   }
   std::int64_t row_;
@@ -140,9 +141,8 @@ class Forward : public Blocks<block_rows> {
            Split::memory(most_queries, most_keys);
   }
   Forward(const Problem& p, std::int64_t item, Scratch& memory)
-      : p_(p), query_(p.query, item), key_(reinterpret_cast<Unit*>(memory.take(packed_size(p.keys, p.depth)))),
-        value_(reinterpret_cast<Unit*>(memory.take(packed_size(p.width, p.keys)))),
-        copy_(reinterpret_cast<BFloat16*>(memory.take(most_queries * units_of(p.depth)))),
+      : p_(p), query_(p.query, item), key_(take(packed_size(p.keys, p.depth), memory)),
+        value_(take(packed_size(p.width, p.keys), memory)), copy_(take(most_queries * units_of(p.depth), memory)),
         weights_(most_queries, most_keys, p.settings.may_round_weights, memory) {
     pack_transposed(key_, Matrix<const BFloat16>(p.key, p.key_item(item)));
     pack(value_, Matrix<const BFloat16>(p.value, p.key_item(item)), 0, p.keys);
@@ -164,8 +164,7 @@ class Forward : public Blocks<block_rows> {
  private:
   const Problem& p_;
   Matrix<const BFloat16> query_;
-  Unit *key_, *value_;
-  BFloat16* copy_;
+  Unit *key_, *value_, *copy_;
   Split weights_;
   Left q_{};
   gemm_amx::Tiles tiles_;
@@ -183,9 +182,8 @@ class Backward : public Blocks<2 * block_rows> {
   static constexpr bool scales_queries = false;
   Backward(const Problem& p, std::int64_t key_item, Scratch& memory)
       : p_(p), key_t_(take(packed_size(p.keys, p.depth), memory)), value_t_(take(packed_size(p.keys, p.width), memory)),
-        key_(take(packed_size(p.depth, p.keys), memory)),
-        q_copy_(reinterpret_cast<BFloat16*>(memory.take(most_queries * units_of(p.depth)))),
-        gradient_copy_(reinterpret_cast<BFloat16*>(memory.take(most_queries * units_of(p.width)))),
+        key_(take(packed_size(p.depth, p.keys), memory)), q_copy_(take(most_queries * units_of(p.depth), memory)),
+        gradient_copy_(take(most_queries * units_of(p.width), memory)),
         q_packed_(take(packed_size(p.depth, most_queries), memory)),
         gradient_packed_(take(packed_size(p.width, most_queries), memory)),
         changes_(most_queries, most_keys, p.settings.may_round_weights, memory),
@@ -226,11 +224,8 @@ class Backward : public Blocks<2 * block_rows> {
   }
 
  private:
-  static Unit* take(std::int64_t n, Scratch& memory) { return reinterpret_cast<Unit*>(memory.take(n)); }
   const Problem& p_;
-  Unit *key_t_, *value_t_, *key_;
-  BFloat16 *q_copy_, *gradient_copy_;
-  Unit *q_packed_, *gradient_packed_;
+  Unit *key_t_, *value_t_, *key_, *q_copy_, *gradient_copy_, *q_packed_, *gradient_packed_;
   Split changes_, changes_t_, weights_t_;
   Left q_{}, gradient_{};
   gemm_amx::Tiles tiles_;
