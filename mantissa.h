@@ -36,6 +36,7 @@
 #include "core/stream.h"
 #include "core/tensor.h"
 #include "core/unique.h"
+#include "core/unpack.h"
 #include "core/version.h"
 #include "data/average_precision.h"
 #include "data/batch_loader.h"

@@ -1,10 +1,15 @@
 // Tensor factories: filled, ranges, copied from memory or from braced lists. Random ones are in core/random.cpp.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "core/kernel.h"
 #include "core/tensor.h"
 
 namespace mantissa {
+
+// y[i] = begin + step * i / parts, in f64; `last`, if it is not NaN, is the last element.
+MANTISSA_CUDA_KERNEL(fill_range, const View& y, double begin, double step, double parts, double last)
 
 Tensor empty(const Dims& sizes, TensorOptions o) {
   Tensor t = Tensor::allocate(sizes, o.dtype, o.device);
@@ -25,14 +30,21 @@ Tensor zeros_like(const Tensor& t) { return empty_like(t).fill_(0); }
 Tensor ones_like(const Tensor& t) { return empty_like(t).fill_(1); }
 
 namespace {
-// value(i) for i in [0, n), written in f64 and converted.
-template <class F> Tensor from_function(std::int64_t n, TensorOptions o, F&& value) {
+// value(i) for i in [0, n), written in f64 and converted; on a GPU what fill_range computes.
+template <class F>
+Tensor from_function(std::int64_t n, TensorOptions o, F&& value, double begin, double step, double parts, double last) {
+  if (!o.device.is_cpu()) {
+    Tensor y = Tensor::allocate({n}, o.dtype, o.device);
+    cuda_backend::prepare(&cuda_backend::fill_range, o.device)(y.view(), begin, step, parts, last);
+    if (o.requires_grad) y.requires_grad_();
+    return y;
+  }
   Tensor t = Tensor::allocate({n}, o.dtype == i64 ? i64 : f64);
   for (std::int64_t i = 0; i < n; ++i) {
     if (o.dtype == i64) t.data<std::int64_t>()[i] = static_cast<std::int64_t>(value(i));
     else t.data<double>()[i] = value(i);
   }
-  Tensor y = t.dtype() == o.dtype && o.device.is_cpu() ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
+  Tensor y = t.dtype() == o.dtype ? t : Tensor::allocate({n}, o.dtype).copy_(t);
   if (o.requires_grad) y.requires_grad_();
   return y;
 }
@@ -46,16 +58,18 @@ Tensor arange(double begin, double end, double step, TensorOptions o) {
   const bool whole = std::trunc(begin) == begin && std::trunc(end) == end && std::trunc(step) == step;
   check(whole || is_floating(o.dtype), "arange: ", begin, " to ", end, " by ", step, " has fractions, which ", o.dtype,
         " cannot hold; pass {.dtype = f32}");
-  return from_function(static_cast<std::int64_t>(count), o,
-                       [=](std::int64_t i) { return begin + static_cast<double>(i) * step; });
+  return from_function(
+      static_cast<std::int64_t>(count), o, [=](std::int64_t i) { return begin + static_cast<double>(i) * step; }, begin,
+      step, 1, NAN);
 }
 Tensor arange(std::int64_t end, TensorOptions o) { return arange(0, static_cast<double>(end), 1, o); }
 Tensor linspace(double begin, double end, std::int64_t count, TensorOptions o) {
   check(count >= 0, "linspace: count ", count, " is negative");
-  return from_function(count, o, [=](std::int64_t i) {
-    if (i > 0 && i == count - 1) return end;  // exactly
-    return count == 1 ? begin : begin + (end - begin) * static_cast<double>(i) / static_cast<double>(count - 1);
-  });
+  const double parts = static_cast<double>(std::max<std::int64_t>(1, count - 1)), last = count > 1 ? end : begin;
+  const auto value = [=](std::int64_t i) {
+    return i == count - 1 ? last : begin + (end - begin) * static_cast<double>(i) / parts;  // the last one exactly
+  };
+  return from_function(count, o, value, begin, end - begin, parts, last);
 }
 Tensor eye(std::int64_t n, TensorOptions o) {
   Tensor t = zeros({n, n}, {.dtype = o.dtype, .device = o.device});

@@ -587,8 +587,9 @@ Tensor broadcast_to(const Tensor& x, const Dims& shape);                      //
 // --- creating tensors (more in core/tensor.h) ---
 Tensor full_like(const Tensor& x, double value);
 Tensor logspace(double begin, double end, std::int64_t count, double base = 10, TensorOptions = {});  // base^linspace
-Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);  // i64 [2, count]
-Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
+// [2, count], i64 by default
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0, TensorOptions o = {});
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0, TensorOptions o = {});
 
 // --- random, from the default generator (core/random.h); results do not depend on the number of threads ---
 Tensor rand_like(const Tensor& x);

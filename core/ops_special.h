@@ -29,6 +29,18 @@ ValuesIndices fractional_max_pool2d_with_indices(const Tensor& x, PerDim<2> kern
 ValuesIndices fractional_max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, PerDim<3> output,
                                                  const Tensor& samples = {});
 
+// Means, or sums, of bags of rows of weight [rows, columns], read once and not copied, as
+// torch.nn.functional.embedding_bag with include_last_offset. Bag i of the result [bags, columns] consists of the rows
+// indices[k] for k from offsets[i] to offsets[i + 1], exclusive; an empty bag gives 0. indices i64 [n]; offsets i64
+// [bags + 1] begins with 0, does not fall and ends with n. factors [n], of weight's dtype, multiply the rows of sums.
+// Rows padding_idx (negative: from the end) do not count, and get no gradient. f16 and bf16 are summed in f32.
+Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool mean = true,
+                     const Tensor& factors = {}, std::optional<std::int64_t> padding_idx = {});
+
+// y[i] = a[i] * y[i - 1] + b[i] along dim, with y[-1] = 0, in one pass: the states of a state-space model (Mamba, Gu
+// and Dao, 2023) or of a linear filter of the first order. a and b are floating, of one dtype, and broadcast.
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, int dim);
+
 // --- elementwise ---
 Tensor fmax(const Tensor& a, const Tensor& b);  // as maximum, but a number is preferred to NaN
 Tensor fmin(const Tensor& a, const Tensor& b);

@@ -16,8 +16,12 @@ namespace mantissa {
 // Element i of y (contiguous) comes from counter offset + i / 4.
 MANTISSA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
                 std::uint64_t seed, std::uint64_t offset)
+// y := the permutation of randperm, at most most_shuffled numbers: one thread swaps them one after another.
+MANTISSA_CUDA_KERNEL(shuffle, const View& y, std::uint64_t seed, std::uint64_t offset)
 
 namespace {
+
+constexpr std::int64_t most_shuffled = 4096;
 
 std::mutex default_mutex;
 RngState default_state{.seed = 0x853c49e6748fea9bull};
@@ -105,9 +109,14 @@ Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOpt
 Tensor randperm(std::int64_t n, TensorOptions o) {
   o.dtype = o.dtype.or_else(i64);
   check(n >= 0 && n < (std::int64_t{1} << 32), "randperm: n must be in [0, 2^32), got ", n);
+  const RngState at = reserve_random(static_cast<std::uint64_t>(n));
+  if (!o.device.is_cpu() && n <= most_shuffled) {  // as for mixing the samples of a batch, also while it is captured
+    const Tensor t = Tensor::allocate({n}, i64, o.device);
+    cuda_backend::prepare(&cuda_backend::shuffle, o.device)(t.view(), at.seed, at.offset);
+    return o.dtype == i64 ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
+  }
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
-  const RngState at = reserve_random(static_cast<std::uint64_t>(n));
   const Philox philox{at.seed};
   for (std::int64_t i = n - 1; i > 0; --i) {  // Fisher-Yates shuffle; with 64 random bits the bias is negligible
     const Philox::Words w = philox(at.offset + static_cast<std::uint64_t>(i));

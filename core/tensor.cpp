@@ -152,7 +152,8 @@ std::int64_t Tensor::item_as_integer() const {
   return value;
 }
 
-template <class T> std::vector<T> Tensor::to_vector() const {
+template <class T> requires requires { DtypeOf<T>::value; }
+std::vector<T> Tensor::to_vector() const {
   const ProfileRange range = profiled("to_vector", *this);
   ++reads_made;
   const Tensor dense = Tensor::allocate(sizes(), dtype_of<T>);

@@ -195,7 +195,9 @@ class Tensor {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(item_as_integer());
     else return static_cast<T>(item_as_double());
   }
-  template <class T> std::vector<T> to_vector() const;  // row-major copy, converted to T
+  // A row-major copy, converted to T: the C++ type of a dtype (float, std::int64_t, ...).
+  template <class T> requires requires { DtypeOf<T>::value; }
+  std::vector<T> to_vector() const;
 
   // --- autograd (autograd/backward.h has the engine) ---
   bool requires_grad() const { return defined() && static_cast<bool>(impl_->node); }
@@ -283,6 +285,10 @@ class Tensor {
   std::vector<Tensor> split(std::int64_t size, int dim = 0) const;
   std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0) const;
   std::vector<Tensor> unbind(int dim = 0) const;
+  // The same bound to names (core/unpack.h): auto [scale, shift] = x.chunk<2>(-1); any other number is an error.
+  template <std::size_t N> std::array<Tensor, N> split(std::int64_t size, int dim = 0) const;
+  template <std::size_t N> std::array<Tensor, N> chunk(int dim = 0) const;
+  template <std::size_t N> std::array<Tensor, N> unbind(int dim = 0) const;
   Tensor sum(const Dims& dims = {}, bool keepdim = false) const;  // empty dims: all dimensions
   Tensor mean(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amax(const Dims& dims = {}, bool keepdim = false) const;

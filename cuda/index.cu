@@ -1,7 +1,7 @@
 // Kernels that read an index tensor. The kernel that reads an out-of-range index records it and skips it; the error is
 // thrown when the host next waits. Writes to the same element happen in index order, as on the CPU: in scatter the last
-// one wins, and scatter_add and scatter_reduce fold in order, so results are bitwise reproducible. Mirrors
-// core/cpu/index.cpp and scatter_reduce.cpp.
+// one wins, and scatter_add and scatter_reduce fold in order (more than 64 elements in parts), so results are bitwise
+// reproducible. Mirrors core/cpu/index.cpp and scatter_reduce.cpp.
 #include "core/kernel.h"
 #include "core/visit_word.h"
 #include "cuda/sorting.cuh"
@@ -12,6 +12,7 @@ MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index
 MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
 MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
 MANTISSA_KERNEL(scatter_reduce, const View& y, const View& index, const View& source, int kind)
+MANTISSA_KERNEL(add_bags, const View& y, const View& g, const View& indices, const View& offsets)
 }
 
 namespace mantissa::cuda_backend {
@@ -154,54 +155,117 @@ __global__ void fold_lines_kernel(T* y, const T* source, const std::int64_t* ind
   }
 }
 
+inline constexpr std::uint64_t no_key = ~std::uint64_t{0};  // of an index out of range
 __global__ void index_keys_kernel(std::uint64_t* keys, const std::int64_t* index, IndexWalk w, std::int64_t lines,
                                   Note* note) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= lines * w.length) return;
   const std::int64_t v = index[w.index.start(i / w.length) + i % w.length * w.index.step];
-  keys[i] = inside_or_noted(v, w.size, note) ? static_cast<std::uint64_t>(v) : ~std::uint64_t{0};
+  keys[i] = inside_or_noted(v, w.size, note) ? static_cast<std::uint64_t>(v) : no_key;
 }
-// keys and positions sorted by (index, position): the first entry of each index folds all of its entries, in order.
-// threadIdx.x covers lines (contiguous in memory), threadIdx.y and blockIdx.y entries; with `shared` one sorted list
-// serves all lines.
+// keys and positions sorted by (index, position): a run is what has one index, and is folded in order. threadIdx.x
+// covers lines (contiguous in memory), threadIdx.y and blockIdx.y entries; with `shared` one sorted list serves all
+// lines.
+// A long run, as of a table with few rows, is divided at the places that are multiples of run_part: the thread of its
+// first entry folds up to the first such place at least run_part further, those of the following places a part each.
+inline constexpr std::int64_t run_part = 64;
+__device__ inline bool continues(const std::uint64_t* keys, std::int64_t at, std::int64_t back) {
+  return at >= back && keys[at - back] == keys[at];
+}
+
+// Folds runs onto y, but of long ones each part into parts[line][place of its end / run_part - 1].
 template <class Fold, class T>
 __global__ void fold_runs_kernel(T* y, const T* source, const std::uint64_t* keys, const std::uint32_t* positions,
-                                IndexWalk w, bool shared) {
+                                 Compute<T>* parts, std::int64_t most_parts, IndexWalk w, bool shared) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t first = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
   if (line >= w.lines) return;
   const std::int64_t list = shared ? 0 : line * w.length;
+  keys += list;
+  positions += list;
+  const T* from = source + w.b.start(line);
   for (std::int64_t j = first; j < w.length; j += std::int64_t{gridDim.y} * blockDim.y) {
-    const std::uint64_t key = keys[list + j];
-    if (key == ~std::uint64_t{0} || (j > 0 && keys[list + j - 1] == key)) continue;
+    const std::uint64_t key = keys[j];
+    const bool begins = !continues(keys, j, 1);
+    if (key == no_key || !(begins || (j % run_part == 0 && continues(keys, j, run_part)))) continue;
     T* to = y + w.a.start(line) + static_cast<std::int64_t>(key) * w.a.step;
-    const T* from = source + w.b.start(line);
-    Compute<T> sum = static_cast<Compute<T>>(*to);
-    for (std::int64_t k = j; k < w.length && keys[list + k] == key; ++k)
-      sum = Fold{}(sum, static_cast<Compute<T>>(from[positions[list + k] * w.b.step]));
-    *to = static_cast<T>(sum);
+    Compute<T> sum = static_cast<Compute<T>>(begins ? *to : from[positions[j] * w.b.step]);
+    const std::int64_t cut = (j + (begins ? 2 * run_part - 1 : run_part)) / run_part * run_part;
+    std::int64_t end = j + 1;  // found first, so that elements are loaded ahead of their turn
+    while (end < cut && end < w.length && keys[end] == key) ++end;
+#pragma unroll 4
+    for (std::int64_t k = begins ? j : j + 1; k < end; ++k)
+      sum = Fold{}(sum, static_cast<Compute<T>>(from[positions[k] * w.b.step]));
+    const bool is_long = !begins || (end == cut && end < w.length && keys[end] == key);
+    if (is_long) parts[line * most_parts + cut / run_part - 1] = sum;
+    else *to = static_cast<T>(sum);
+  }
+}
+// Folds the parts of long runs, in order.
+template <class Fold, class T>
+__global__ void fold_parts_kernel(T* y, const std::uint64_t* keys, const Compute<T>* parts, std::int64_t most_parts,
+                                  IndexWalk w, bool shared) {
+  const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t first = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
+  if (line >= w.lines) return;
+  keys += shared ? 0 : line * w.length;
+  for (std::int64_t p = first; (p + 1) * run_part < w.length; p += std::int64_t{gridDim.y} * blockDim.y) {
+    // whether the part that ends at `next` is the first one of a long run
+    const std::int64_t next = (p + 1) * run_part;
+    const std::uint64_t key = keys[next];
+    if (key == no_key || !continues(keys, next, run_part) || continues(keys, next, 2 * run_part)) continue;
+    const Compute<T>* part = parts + line * most_parts;
+    Compute<T> sum = part[p];
+    for (std::int64_t k = p + 1; k * run_part < w.length && keys[k * run_part] == key; ++k) sum = Fold{}(sum, part[k]);
+    y[w.a.start(line) + static_cast<std::int64_t>(key) * w.a.step] = static_cast<T>(sum);
   }
 }
 
+SortedLines sort_indices(const char* name, const IndexWalk& w, const View& index, std::int64_t lists) {
+  const Tensor keys = Tensor::allocate({lists, w.length}, i64, index.device);
+  launch(name, &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()),
+         index.as<const std::int64_t>(), w, lists, note());
+  return sort_lines(keys, lists, w.length);
+}
+template <class Fold, class T>
+void fold_sorted(const char* name, const View& y, const View& source, const SortedLines& s, const IndexWalk& w,
+                 bool shared) {
+  const unsigned across = w.lines >= 32 ? 32 : 1, down = 256 / across;
+  const auto grid_over = [&](std::int64_t entries) {
+    return Grid{dim3(static_cast<unsigned>((w.lines + across - 1) / across),
+                     static_cast<unsigned>(std::clamp<std::int64_t>((entries + down - 1) / down, 1, 4096))),
+                dim3(across, down)};
+  };
+  const std::int64_t most_parts = w.length > run_part ? (w.length + run_part - 1) / run_part : 0;
+  const Tensor parts = Tensor::allocate({w.lines, most_parts}, dtype_of<Compute<T>>, y.device);
+  const auto* sorted = static_cast<const std::uint64_t*>(s.keys.raw_data());
+  auto* sums = static_cast<Compute<T>*>(parts.raw_data());
+  launch(name, &fold_runs_kernel<Fold, T>, grid_over(w.length), y.as<T>(), source.as<const T>(), sorted,
+         static_cast<const std::uint32_t*>(s.positions.raw_data()), sums, most_parts, w, shared);
+  if (most_parts == 0) return;
+  launch(name, &fold_parts_kernel<Fold, T>, grid_over(most_parts), y.as<T>(), sorted, sums, most_parts, w, shared);
+}
 template <class Fold, class T>
 void fold_in_order(const char* name, const View& y, const View& index, const View& source, const IndexWalk& w) {
-  const std::int64_t* at = index.as<const std::int64_t>();
   if (w.length <= 16 || (w.lines >= 65536 && w.length <= 256 && sizeof(T) != 2)) {
-    return launch(name, &fold_lines_kernel<Fold, T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w, note());
+    return launch(name, &fold_lines_kernel<Fold, T>, grid_for(w.lines), y.as<T>(), source.as<const T>(),
+                  index.as<const std::int64_t>(), w, note());
   }
   const bool shared = is_shared(w);
-  const std::int64_t lists = shared ? 1 : w.lines;
-  const Tensor keys = Tensor::allocate({lists, w.length}, i64, y.device);
-  launch(name, &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()), at, w,
-         lists, note());
-  const SortedLines s = sort_lines(keys, lists, w.length);
-  const unsigned across = w.lines >= 32 ? 32 : 1, down = 256 / across;
-  const Grid grid{dim3(static_cast<unsigned>((w.lines + across - 1) / across),
-                       static_cast<unsigned>(std::min<std::int64_t>((w.length + down - 1) / down, 4096))),
-                  dim3(across, down)};
-  launch(name, &fold_runs_kernel<Fold, T>, grid, y.as<T>(), source.as<const T>(),
-         static_cast<const std::uint64_t*>(s.keys.raw_data()),
-         static_cast<const std::uint32_t*>(s.positions.raw_data()), w, shared);
+  fold_sorted<Fold, T>(name, y, source, sort_indices(name, w, index, shared ? 1 : w.lines), w, shared);
+}
+
+// Replaces positions by the bags that they belong to.
+__global__ void find_bags_kernel(std::uint32_t* positions, std::int64_t n, const std::int64_t* offsets,
+                                 std::int64_t bags) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  std::int64_t low = 0, high = bags;  // the last bag that begins at or before the position
+  while (high - low > 1) {
+    const std::int64_t middle = (low + high) / 2;
+    (offsets[middle] <= positions[i] ? low : high) = middle;
+  }
+  positions[i] = static_cast<std::uint32_t>(low);
 }
 
 }  // namespace
@@ -259,6 +323,18 @@ void scatter_reduce(const View& y, const View& index, const View& source, int ki
     else if (kind == 1) fold(Max{});
     else fold(Min{});
   });
+}
+
+void add_bags(const View& y, const View& g, const View& indices, const View& offsets) {
+  if (indices.numel() == 0 || y.numel() == 0) return;
+  View index = indices;  // of every column
+  index.sizes = {indices.numel(), y.sizes[1]};
+  index.strides = {1, 0};
+  const IndexWalk w = walk_along(index, y, g, 0, y.sizes[0]);
+  const SortedLines s = sort_indices("add_bags", w, index, 1);
+  launch("add_bags", &find_bags_kernel, grid_for(w.length), static_cast<std::uint32_t*>(s.positions.raw_data()),
+         w.length, offsets.as<const std::int64_t>(), g.sizes[0]);
+  visit_floating(y.dtype, [&]<class T>() { fold_sorted<Sum, T>("add_bags", y, g, s, w, true); });
 }
 
 }  // namespace mantissa::cuda_backend

@@ -1,11 +1,12 @@
-// Extremes and products over any set of dimensions, and the index of an extreme along one dimension. Mirrors
-// core/cpu/reduce.cpp and reduce_prod.cpp.
+// Extremes, products and truth over any set of dimensions, and the index of an extreme along one dimension.
+// Mirrors core/cpu/reduce.cpp, reduce_prod.cpp and reduce_arg.cpp.
 #include "cuda/reduction.cuh"
 
 namespace mantissa {
 MANTISSA_KERNEL(reduce_max, const View& y, const View& x)
 MANTISSA_KERNEL(reduce_min, const View& y, const View& x)
 MANTISSA_KERNEL(reduce_prod, const View& y, const View& x)
+MANTISSA_KERNEL(reduce_truth, const View& y, const View& x, bool all)
 MANTISSA_KERNEL(reduce_arg, const View& values, const View& indices, const View& x, bool largest)
 }
 
@@ -16,6 +17,28 @@ template <class Fold> void run_fold(const char* name, const View& y, const View&
   visit_compute_any(x.dtype, [&]<class C>() {
     run_reduction<Fold, C>(name, ReducePlan(y.sizes, x), x, Elements<C>{x.data, x.dtype}, {y.data, y.dtype});
   });
+}
+
+// Truth is the largest or smallest of numbers that are 0 or 1.
+struct IsTrue {
+  template <class C> __device__ C operator()(C x) const { return x != C(0) ? C(1) : C(0); }
+};
+struct Any {
+  template <class C> __device__ static C identity() { return C(0); }
+  template <class C> __device__ C operator()(C a, C b) const { return b > a ? b : a; }
+};
+struct All {
+  template <class C> __device__ static C identity() { return C(1); }
+  template <class C> __device__ C operator()(C a, C b) const { return b < a ? b : a; }
+};
+template <class Fold> void reduce_to_truth(const View& y, const View& x) {
+  const auto run = [&]<class C>(C) {
+    run_reduction<Fold, C>("reduce_truth", ReducePlan(y.sizes, x), x, MappedElements<C, IsTrue>{x.data, x.dtype},
+                           {y.data, y.dtype});
+  };
+  if (x.dtype == f64) run(double());
+  else if (x.dtype == i64 || x.dtype == i32) run(std::int64_t());
+  else run(float());  // also bytes
 }
 
 // Whether a at position i comes before b at position j: NaN first, then the extreme, then the position.
@@ -108,6 +131,10 @@ void run_arg(const ReducePlan& plan, const View& x, const std::int64_t* from, co
 void reduce_max(const View& y, const View& x) { run_fold<Max>("reduce_max", y, x); }
 void reduce_min(const View& y, const View& x) { run_fold<Min>("reduce_min", y, x); }
 void reduce_prod(const View& y, const View& x) { run_fold<Prod>("reduce_prod", y, x); }
+void reduce_truth(const View& y, const View& x, bool all) {
+  if (all) reduce_to_truth<All>(y, x);
+  else reduce_to_truth<Any>(y, x);
+}
 
 // Along the dimension in which `indices` has size 1; `values` is optional.
 void reduce_arg(const View& values, const View& indices, const View& x, bool largest) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/accelerator.h"
+#include "core/bags.h"
 #include "core/poison.h"
 #include "cuda/check.h"
 #include "cuda/launches.h"
@@ -270,6 +271,8 @@ void throw_notes() {
   }
   check(n.kind != 2, "roi_align: the region of box ", n.value,
         " is not finite, or too large (found by a kernel that ran earlier)");
+  check(n.kind != 3, "embedding_bag: ", wrong_offsets, n.size, "; bag ", n.position, " begins at ", n.value,
+        " (found by a kernel that ran earlier)");
   fail("index ", n.value, " is out of range for a dimension of size ", n.size, " (found by a kernel that ran earlier)");
 }
 

@@ -84,16 +84,21 @@ __device__ inline void load_operand(C (&to)[pack], const Operand& o, const Quads
 static_assert(walk_rank == Dims::max_rank);
 // From a LoopOver (cuda/elementwise.h) with at most arity + 1 operands.
 template <int arity, class L> Walk<arity> walk_of(const L& loop) {
-  Walk<arity> w;
+  Walk<arity> w{};
   w.rank = loop.sizes.rank();
   w.count = static_cast<unsigned>(numel_of(loop.sizes));
   for (int d = 0; d + 1 < w.rank; ++d)
     w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);  // the outermost dimension needs no division
   for (int k = 0; k <= arity && k < loop.operands; ++k) {
-    const auto& o = loop.operand[k];
-    w.operand[k] = {o.constant ? nullptr : o.data, o.dtype, o.constant, o.value, o.integer, {}};
-    for (int d = 0; d < w.rank; ++d) w.operand[k].strides[d] = loop.strides[k][w.rank - 1 - d];
-    w.interleaves = w.interleaves || (!o.constant && w.operand[k].strides[0] != 0 && size_of(o.dtype) == 4);
+    const auto& from = loop.operand[k];
+    auto& o = w.operand[k];
+    o.data = from.constant ? nullptr : from.data;
+    o.dtype = from.dtype;
+    o.constant = from.constant;
+    o.value = from.value;
+    o.integer = from.integer;
+    for (int d = 0; d < w.rank; ++d) o.strides[d] = loop.strides[k][w.rank - 1 - d];
+    w.interleaves = w.interleaves || (!o.constant && o.strides[0] != 0 && size_of(o.dtype) == 4);
   }
   w.interleaves = w.interleaves && (w.rank == 1 || loop.sizes[w.rank - 1] % interleaved == 0);
   return w;

@@ -247,6 +247,12 @@ void zero_grad(ModuleRef m) {
   }
 }
 
+void requires_grad_(ModuleRef m, bool on) {
+  for (Tensor p : parameters(m)) {
+    if (p.is_floating()) p.requires_grad_(on);
+  }
+}
+
 void detail::set_training(ModuleRef m, bool training) {
   struct Setter final : Fields {
     bool training;

@@ -60,6 +60,8 @@ void save(ModuleRef module, const std::string& path);
 LoadResult load(ModuleRef module, const std::string& path, LoadOptions options = {});
 
 void zero_grad(ModuleRef module);  // drops all gradients
+// Whether the parameters get gradients: false freezes the module. Parameters of integers never do.
+void requires_grad_(ModuleRef module, bool on = true);
 
 namespace detail {
 void set_training(ModuleRef module, bool training);

@@ -194,7 +194,7 @@ Tensors index_list(const Tensor& x, const Tensor& indices, int batches) {
   for (int b = 0; b < batches; ++b) {
     Dims sizes = Dims::filled(indices.dim() - 1, 1);
     sizes[b] = x.size(b);
-    list.push_back(reshape(arange(x.size(b)), sizes).to(x.device()));
+    list.push_back(reshape(arange(x.size(b), {.device = x.device()}), sizes));
   }
   for (const Tensor& i : unbind(cast(indices, i64), -1)) list.push_back(i);
   check(static_cast<int>(list.size()) <= x.dim(), "the indices ", indices, " have too many numbers for ", x);
@@ -290,7 +290,7 @@ Run reverse_sequence(Node& n) {
       sizes[wrap_dim(axis, x.dim())] = v.numel();
       return reshape(v, sizes);
     };
-    const Tensor t = along(arange(x.size(time)).to(x.device()), time), length = along(cast(in[1], i64), batch);
+    const Tensor t = along(arange(x.size(time), {.device = x.device()}), time), length = along(cast(in[1], i64), batch);
     return {take_along_dim(x, where(t < length, length - 1 - t, t), time)};
   };
 }
@@ -318,7 +318,7 @@ Run eye_like(Node& n) {
   return [=](const Inputs& in) -> Tensors {
     const Tensor x = in[0];
     check(x.dim() == 2, "needs a matrix, got ", x);
-    const Tensor rows = arange(x.size(0)).to(x.device()), columns = arange(x.size(1)).to(x.device());
+    const Tensor rows = arange(x.size(0), {.device = x.device()}), columns = arange(x.size(1), {.device = x.device()});
     return {cast(eq(unsqueeze(rows, 1) + k, columns), dtype.value_or(x.dtype()))};
   };
 }

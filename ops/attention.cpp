@@ -13,7 +13,6 @@
 #include "core/ops.h"
 #include "core/recording.h"
 #include "ops/compose.h"
-#include "ops/device_table.h"
 #include "ops/dropout.h"
 #include "ops/length.h"
 
@@ -27,7 +26,7 @@ namespace {
 
 // True where query i may attend to key j <= i.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
-  return device_range(queries, device).unsqueeze(1) >= device_range(keys, device);
+  return arange(queries, {.device = device}).unsqueeze(1) >= arange(keys, {.device = device});
 }
 Tensor masked_scores(const Tensor& scores, const Tensor& mask) {
   if (mask.dtype() == boolean) return where(mask, scores, Tensor(-INFINITY));

@@ -4,6 +4,7 @@
 // whose own gradient is such a recurrence in the opposite direction.
 #include <cmath>
 
+#include "core/ops_special.h"
 #include "ops/named.h"
 #include "ops/number_like.h"
 #include "ops/reduce.h"
@@ -250,6 +251,10 @@ Tensor cumsum(const Tensor& x, int dim, std::optional<Dtype> dtype) {
 }
 Tensor cumprod(const Tensor& x, int dim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [dim](const Tensor& t) { return apply(CumProd{{dim}}, t); });
+}
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, int dim) {
+  const Tensors same = named("linear_recurrence", a, [&] { return broadcast_tensors(std::array{a, b}); });
+  return recurrence(same[0], same[1], {dim, false});
 }
 Tensor logcumsumexp(const Tensor& x, int dim) { return apply(LogCumSumExp{{dim}}, x); }
 ValuesIndices cummax(const Tensor& x, int dim) {

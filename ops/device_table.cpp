@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <mutex>
-#include <numeric>
 #include <unordered_map>
 #include <vector>
 
@@ -66,11 +65,4 @@ Tensor device_table(std::span<const std::int64_t> values, const Dims& sizes, Dev
 Tensor device_table(std::span<const double> values, const Dims& sizes, Dtype dtype, Device device) {
   return find(values, sizes, dtype, device);
 }
-Tensor device_range(std::int64_t count, Device device) {
-  if (device.is_cpu()) return arange(count);
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return device_table(numbers, {count}, device);
-}
-
 }  // namespace mantissa

@@ -14,6 +14,5 @@ namespace mantissa {
 // The returned tensors must not be written to.
 Tensor device_table(std::span<const std::int64_t> values, const Dims& sizes, Device device);
 Tensor device_table(std::span<const double> values, const Dims& sizes, Dtype dtype, Device device);  // rounded to dtype
-Tensor device_range(std::int64_t count, Device device);  // 0, 1, ... count - 1 in i64
 
 }  // namespace mantissa

@@ -3,9 +3,7 @@
 
 #include "core/ops_special.h"
 #include "ops/compose.h"
-#include "ops/device_table.h"
 #include "ops/length.h"
-#include "ops/number_like.h"
 
 namespace mantissa {
 
@@ -124,7 +122,7 @@ struct DiagEmbed {
     Dims sizes = x.sizes(), each = x.sizes();
     sizes.push_back(n + op.right() + op.down());
     each.push_back(1);
-    const Tensor column = reshape(slice(device_range(op.right() + n, x.device()), 0, op.right()), {n, 1});
+    const Tensor column = reshape(slice(arange(op.right() + n, {.device = x.device()}), 0, op.right()), {n, 1});
     const Tensor rows =
         scatter(zeros(sizes, {.dtype = x.dtype(), .device = x.device()}), -1, expand(column, each), unsqueeze(x, -1));
     return pad(rows, {0, 0, op.down(), op.right()});
@@ -140,7 +138,7 @@ struct DiagEmbed {
   }
 };
 
-// tril and triu on the CPU: one pass.
+// tril and triu.
 template <bool upper>
 struct Triangle {
   static constexpr auto name = upper ? "triu" : "tril";
@@ -156,13 +154,6 @@ struct Triangle {
     c.result(c.node("Trilu", {c.in(0), c.number(static_cast<double>(diagonal), i64)}, {{"upper", upper ? 1 : 0}}));
   }
 };
-
-// True where row + diagonal >= column, for the last two dimensions.
-Tensor triangle(const Tensor& x, std::int64_t diagonal) {
-  const TensorOptions options{.dtype = i64, .device = x.device()};
-  const Tensor rows = unsqueeze(device_range(x.size(-2), x.device()), 1);
-  return ge(rows + full({}, static_cast<double>(diagonal), options), device_range(x.size(-1), x.device()));
-}
 
 }  // namespace
 
@@ -186,13 +177,11 @@ Tensor diag(const Tensor& x, std::int64_t k) {
 Tensor diagflat(const Tensor& x, std::int64_t offset) { return diag(flatten(x), offset); }
 Tensor tril(const Tensor& x, std::int64_t diagonal) {
   check(x.dim() >= 2, "tril: needs at least 2 dimensions, got ", x);
-  if (x.device().is_cpu()) return apply(Triangle<false>{diagonal}, x);
-  return where(triangle(x, diagonal), x, number_like(x, 0));
+  return apply(Triangle<false>{diagonal}, x);
 }
 Tensor triu(const Tensor& x, std::int64_t diagonal) {
   check(x.dim() >= 2, "triu: needs at least 2 dimensions, got ", x);
-  if (x.device().is_cpu()) return apply(Triangle<true>{diagonal}, x);
-  return where(triangle(x, diagonal - 1), number_like(x, 0), x);
+  return apply(Triangle<true>{diagonal}, x);
 }
 
 namespace {

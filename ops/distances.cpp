@@ -150,7 +150,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) { return apply_composed
 Tensor pdist(const Tensor& x, double p) {
   check(x.dim() == 2, "pdist: x must be [points, size], got ", x);
   const std::int64_t n = x.size(0);
-  const Tensor pairs = triu_indices(n, n, 1).to(x.device());
+  const Tensor pairs = triu_indices(n, n, 1, {.device = x.device()});
   return norm(index_select(x, 0, select(pairs, 0, 0)) - index_select(x, 0, select(pairs, 0, 1)), p, {1});
 }
 Tensor dist(const Tensor& a, const Tensor& b, double p) { return apply_composed(Dist{p}, a, b); }

@@ -2,12 +2,14 @@
 // processing are in ops/window.cpp.
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/device_table.h"
 #include "ops/registry.h"
 
 namespace mantissa {
 namespace {
 
-Tensor triangle_indices(const char* name, std::int64_t rows, std::int64_t columns, std::int64_t offset, bool lower) {
+Tensor triangle_indices(const char* name, std::int64_t rows, std::int64_t columns, std::int64_t offset, bool lower,
+                        const TensorOptions& o) {
   check(rows >= 0 && columns >= 0, name, ": ", rows, " rows and ", columns, " columns must not be negative");
   std::vector<std::int64_t> row, column;
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -17,7 +19,9 @@ Tensor triangle_indices(const char* name, std::int64_t rows, std::int64_t column
   }
   const auto n = static_cast<std::int64_t>(row.size());
   row.insert(row.end(), column.begin(), column.end());
-  return from_data<std::int64_t>(row, {2, n});
+  const Tensor indices = device_table(row, {2, n}, o.device);
+  const Dtype dtype = o.dtype.or_else(i64);
+  return dtype != i64 ? cast(indices, dtype) : o.device.is_cpu() ? indices : clone(indices);
 }
 
 }  // namespace
@@ -31,11 +35,11 @@ Tensor logspace(double begin, double end, std::int64_t count, double base, Tenso
   if (o.requires_grad) y.requires_grad_();
   return y;
 }
-Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
-  return triangle_indices("tril_indices", rows, columns, offset, true);
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset, TensorOptions o) {
+  return triangle_indices("tril_indices", rows, columns, offset, true, o);
 }
-Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
-  return triangle_indices("triu_indices", rows, columns, offset, false);
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset, TensorOptions o) {
+  return triangle_indices("triu_indices", rows, columns, offset, false, o);
 }
 
 namespace {

@@ -5,7 +5,6 @@
 #include "core/ops.h"
 #include "core/ops_special.h"
 #include "core/random.h"
-#include "ops/device_table.h"
 #include "ops/number_like.h"
 #include "ops/registry.h"
 
@@ -21,7 +20,7 @@ Tensor window_starts(const Tensor& u, std::int64_t in, std::int64_t out, std::in
   if (out == 1) return last;
   const Tensor step =
       number_like(u, static_cast<double>(end)) / static_cast<double>(out - 1);
-  const Tensor each = unsqueeze(u, -1), i = cast(device_range(out - 1, u.device()), u.dtype());
+  const Tensor each = unsqueeze(u, -1), i = cast(arange(out - 1, {.device = u.device()}), u.dtype());
   return cat({cast(floor((i + each) * step), i64) - cast(floor(each * step), i64), last}, -1);
 }
 
@@ -65,7 +64,7 @@ ValuesIndices pooled(const char* name, const Tensor& x, std::array<int, n> kerne
         offsets.push_back(i == dims + at ? kernel[d] : 1);
       }
       const Tensor here = reshape(window_starts(own, x.size(at + 2), output[d], kernel[d]), begins) +
-                          reshape(device_range(kernel[d], x.device()), offsets);
+                          reshape(arange(kernel[d], {.device = x.device()}), offsets);
       inside =
           d == 0 ? here
                  : inside * full({}, static_cast<double>(x.size(at + 2)), {.dtype = i64, .device = x.device()}) + here;

@@ -27,10 +27,10 @@ Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) 
   const std::int64_t largest = x.numel() == 0 ? -1 : amax(x).item<std::int64_t>();
   check_length("bincount", "the largest value", largest);
   const std::int64_t bins = std::max(minlength, largest + 1);
-  if (!weights.defined() && x.device().is_cpu() && !context().autocast.traced) {
-    const Tensor counts = Tensor::allocate({bins}, i64), values = contiguous(x);
-    kernels::check_indices(cpu, values.view(), bins);
-    kernels::count_values(cpu, counts.view(), values.view());
+  if (!weights.defined() && !context().autocast.traced) {
+    const Tensor counts = Tensor::allocate({bins}, i64, x.device()), values = contiguous(x);
+    kernels::check_indices(x.device(), values.view(), bins);
+    kernels::count_values(x.device(), counts.view(), values.view());
     return counts;
   }
   // dtype of the counts as in PyTorch

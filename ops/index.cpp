@@ -171,15 +171,9 @@ struct Embedding {
   static constexpr const char* args[] = {"weight", "indices"};
   std::optional<std::int64_t> padding_idx = {};
 
-  // The row without a gradient, -1 for none.
-  std::int64_t padding(std::int64_t rows) const {
-    return !padding_idx ? -1 : *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
-  }
   Spec infer(const Tensor& weight, const Tensor& indices) const {
     check(weight.dim() == 2, "the weight must be [rows, columns]; the indices come after it, as in torch.embedding");
-    const std::int64_t rows = weight.sizes()[0];
-    check(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows), "padding_idx ", padding_idx.value_or(0),
-          " is out of range for ", rows, " rows");
+    padding_row(padding_idx, weight.sizes()[0]);
     check(indices.dtype() == i64, "the indices must be i64, got ", indices.dtype());
     Dims sizes = indices.sizes();
     sizes.push_back(weight.sizes()[1]);
@@ -192,13 +186,7 @@ struct Embedding {
   void onnx(OnnxCall& c) const { c.result(c.node("Gather", {c.in(0), c.in(1)}, {{"axis", 0}})); }
   static constexpr auto vjp() {
     return rules([](const Embedding& op, Grad g, Shape<0> weight, In<1> indices, Into<0> to) {
-      const std::int64_t padding = op.padding(weight.sizes[0]);
-      if (!to.leaf || to.dtype != g.dtype() || padding >= 0)
-        return apply(EmbeddingBackward{weight.sizes[0], padding}, contiguous(g), indices);
-      autograd::Place place(to, weight.sizes, g.device());
-      if (!place.adds()) kernels::fill(g.device(), place.view(), 0.0);
-      add_rows(place.view(), g.view(), indices.view());
-      return place.done();
+      return table_gradient(to, weight.sizes[0], g, indices, padding_row(op.padding_idx, weight.sizes[0]));
     });
   }
   static void samples(Samples& s) {
@@ -217,11 +205,7 @@ void EmbeddingBackward::run(const View& y, const View& g, const View& indices) c
   kernels::fill(y.device, y, 0.0);
   add_rows(y, g, indices);
   if (padding < 0) return;
-  View row = y;
-  row.data = y.as<char>() + padding * y.strides[0] * static_cast<std::int64_t>(size_of(y.dtype));
-  row.sizes = {y.sizes[1]};
-  row.strides = {y.strides[1]};
-  kernels::fill(y.device, row, 0.0);
+  kernels::fill(y.device, row_of(y, padding), 0.0);
 }
 
 MANTISSA_OP(Gather)
@@ -230,6 +214,16 @@ MANTISSA_OP(Embedding)
 MANTISSA_OP(EmbeddingBackward)
 
 }  // namespace
+
+Tensor table_gradient(const Destination& to, std::int64_t rows, const Tensor& g, const Tensor& indices,
+                      std::int64_t padding) {
+  if (!to.leaf || to.dtype != g.dtype() || padding >= 0)
+    return apply(EmbeddingBackward{rows, padding}, contiguous(g), indices);
+  autograd::Place place(to, {rows, g.size(-1)}, g.device());
+  if (!place.adds()) kernels::fill(g.device(), place.view(), 0.0);
+  add_rows(place.view(), g.view(), indices.view());
+  return place.done();
+}
 
 Tensor gather(const Tensor& x, int dim, const Tensor& index) { return apply(Gather{dim}, x, index); }
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {

@@ -1,6 +1,8 @@
-// Shape checks of index tensors along a dimension. The kernels that read the indices check that they are in range.
+// Shape checks of index tensors along a dimension. The kernels that read the indices check that they are in range. And
+// the gradient of a table of rows.
 #pragma once
 
+#include "autograd/rule.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -20,6 +22,24 @@ inline void check_scatter(const Tensor& x, int dim, const Tensor& index, const T
   check_index_shape(x, dim, index, "x");
   check(source.sizes() == index.sizes(), "the source has sizes ", source.sizes(), ", the index ", index.sizes());
   check(source.dtype() == x.dtype(), "the source is ", source.dtype(), " and x ", x.dtype(), "; cast one with to()");
+}
+
+// Sums of the rows of g [*, columns] by index: the gradient of a table with `rows` rows, written straight to where it
+// goes if it may be. Row `padding` gets none.
+Tensor table_gradient(const Destination& to, std::int64_t rows, const Tensor& g, const Tensor& indices,
+                      std::int64_t padding = -1);
+// One row of a matrix.
+inline View row_of(View y, std::int64_t row) {
+  y.data = y.as<char>() + row * y.strides[0] * static_cast<std::int64_t>(size_of(y.dtype));
+  y.sizes = {y.sizes[1]};
+  y.strides = {y.strides[1]};
+  return y;
+}
+// The row of padding_idx, which may be negative; -1 for none.
+inline std::int64_t padding_row(std::optional<std::int64_t> padding_idx, std::int64_t rows) {
+  check(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows), "padding_idx ", padding_idx.value_or(0),
+        " is out of range for ", rows, " rows");
+  return !padding_idx ? -1 : *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
 }
 
 }  // namespace mantissa

@@ -8,7 +8,6 @@
 #include "core/ops_matrix.h"
 #include "core/profile.h"
 #include "core/recording.h"
-#include "ops/device_table.h"
 #include "ops/function.h"
 #include "ops/onnx_trace.h"
 #include "ops/registry.h"
@@ -88,7 +87,7 @@ struct Eliminated : linalg::Factors {
 };
 Eliminated eliminate(const Tensor& a, const Tensor& b) {
   const std::int64_t batch = a.size(0), n = a.size(1), width = n + b.size(2);
-  const Tensor m = cat({a, b}, 2), rows = reshape(device_range(n, a.device()), {1, n, 1});
+  const Tensor m = cat({a, b}, 2), rows = reshape(arange(n, {.device = a.device()}), {1, n, 1});
   Tensor sign = ones({batch}, {.dtype = a.dtype(), .device = a.device()});
   const Tensor pivots = zeros({batch, n}, {.dtype = i64, .device = a.device()});
   for (std::int64_t k = 0; k < n; ++k) {

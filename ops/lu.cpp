@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "core/ops_matrix.h"
-#include "ops/device_table.h"
 #include "ops/function.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
@@ -21,7 +20,7 @@ Tensor row_order(const Tensor& given) {
   const std::int64_t batch = given.size(0), n = given.size(1);
   const Tensor pivots = contiguous(linalg::on_host_if_large("lu", given, n));
   if (linalg::has_kernels(pivots)) {
-    const Tensor order = contiguous(expand(device_range(n, cpu), {batch, n})).clone();
+    const Tensor order = contiguous(expand(arange(n), {batch, n})).clone();
     const std::int64_t* pivot = pivots.data<std::int64_t>();
     for (std::int64_t item = 0; item < batch; ++item) {
       std::int64_t* const rows = order.data<std::int64_t>() + item * n;
@@ -32,7 +31,7 @@ Tensor row_order(const Tensor& given) {
     }
     return order.to(given.device());
   }
-  const Tensor rows = device_range(n, pivots.device());
+  const Tensor rows = arange(n, {.device = pivots.device()});
   Tensor order = expand(rows, {batch, n}).clone();
   for (std::int64_t k = 0; k < n; ++k) {
     const Tensor other = slice(pivots, 1, k, k + 1) - 1, here = slice(order, 1, k, k + 1).clone();
@@ -115,7 +114,7 @@ LuFactorResult lu_factor(const Tensor& a) {
 }
 LuResult lu(const Tensor& a) {
   const linalg::Factors f = factors_of("lu", a);
-  const Tensor rows = reshape(device_range(a.size(-1), a.device()), {a.size(-1), 1});
+  const Tensor rows = reshape(arange(a.size(-1), {.device = a.device()}), {a.size(-1), 1});
   const Tensor p = cast(eq(unsqueeze(row_order(f.pivots), 1), rows), a.dtype());  // 1 where a's row goes
   return {reshape(p, a.sizes()), reshape(unit_lower(f.lu), a.sizes()), reshape(triu(f.lu), a.sizes())};
 }

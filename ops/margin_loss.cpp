@@ -2,7 +2,6 @@
 // and reductions are PyTorch's. Read first: ops/distance_loss.cpp.
 #include <cmath>
 
-#include "ops/device_table.h"
 #include "ops/loss.h"
 
 namespace mantissa {
@@ -52,7 +51,7 @@ struct MultiMargin {
     Tensor each = at_least_0(x - gather(x, 1, index) + op.options.margin);
     if (op.options.p == 2) each = square(each);
     if (weight.defined()) each = each * unsqueeze(gather(weight, 0, y), 1);
-    const Tensor others = ne(device_range(x.size(1), x.device()), index);
+    const Tensor others = ne(arange(x.size(1), {.device = x.device()}), index);
     const Tensor loss = sum(where(others, each, Tensor(0.0)), {1}) / static_cast<double>(x.size(1));
     return reduced_loss(given.dim() == 1 ? squeeze(loss, 0) : loss, op.options.reduction);
   }

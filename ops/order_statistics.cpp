@@ -6,7 +6,6 @@
 #include "core/ops_numeric.h"
 #include "core/ops_special.h"
 #include "ops/compose.h"
-#include "ops/device_table.h"
 #include "ops/named.h"
 #include "ops/number_like.h"
 #include "ops/order.h"
@@ -145,7 +144,7 @@ ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
   edge[d] = 1;
   positions[d] = n;
   const TensorOptions o{.dtype = i64, .device = x.device()};
-  const Tensor place = reshape(device_range(n, x.device()), positions),
+  const Tensor place = reshape(arange(n, {.device = x.device()}), positions),
                differs = ne(slice(ordered, d, 1), slice(ordered, d, 0, n - 1));
   const Tensor starts = cat({zeros(edge, o), slice(place, d, 1) * cast(differs, i64)}, d);
   // for runs of equal length argmax takes the first, so the smallest value

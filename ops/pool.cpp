@@ -169,7 +169,8 @@ struct MaxPool2dTapsBackward : Pooling {
   static Tensor reference(const MaxPool2dTapsBackward& op, const Tensor& g, const Tensor& taps) {
     const auto number = [](std::int64_t n) { return scalar(static_cast<double>(n), {.dtype = i64}); };
     const auto first = [&](int d) {  // pixel of each output's first tap along d, shaped to broadcast
-      const Tensor o = arange(g.size(d + 2)).to(g.device()) * number(op.stride(d)) - number(op.options.padding[d]);
+      const Tensor o =
+          arange(g.size(d + 2), {.device = g.device()}) * number(op.stride(d)) - number(op.options.padding[d]);
       return reshape(o, d == 0 ? Dims{1, 1, g.size(2), 1} : Dims{1, 1, 1, g.size(3)});
     };
     const Tensor tap = cast(taps, i64), width = number(op.kernel[1]);

@@ -102,6 +102,10 @@ struct Searchsorted {
   void run(const View& index, const View& sorted, const View& values) const {
     kernels::searchsorted(index.device, index, sorted, values, right);
   }
+  static Tensor reference(const Searchsorted& op, const Tensor& sorted, const Tensor& values) {
+    const Tensor each = unsqueeze(values, -1), line = sorted.dim() > 1 ? unsqueeze(sorted, -2) : sorted;
+    return sum(op.right ? le(line, each) : lt(line, each), {-1});
+  }
   static void samples(Samples& s) {
     for (bool right : {false, true}) {
       s({arange(0, 8, 1, {.dtype = f64}), s.integers({3, 4}, -1, 9)}, Searchsorted{right});

@@ -247,7 +247,7 @@ Tensor count_nonzero_of(const Tensor& x, const Dims& dims, bool keepdim) {
   return sum(x.dtype() == boolean ? x.detach() : ne(x, Tensor(0)), dims, keepdim);
 }
 
-// any and all on the CPU, for bool and u8.
+// any and all: on the CPU of bool and u8, on a GPU of any dtype.
 template <bool every> struct Truth : Over {
   static constexpr auto name = every ? "all" : "any";
   static constexpr const char* args[] = {"x"};
@@ -260,8 +260,8 @@ template <bool every> struct Truth : Over {
   }
 };
 template <bool every> Tensor truth(const Tensor& x, const Truth<every>& op) {
-  if (!x.device().is_cpu()) return Truth<every>::reference(op, x);
-  return apply(op, x.dtype() == boolean || x.dtype() == u8 ? x.detach() : ne(x, Tensor(0)));
+  const bool reads = !x.device().is_cpu() || x.dtype() == boolean || x.dtype() == u8;
+  return apply(op, reads ? x.detach() : ne(x, Tensor(0)));
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ struct PixelAttention {  // every pixel of [N, C, H, W] looks at all the others
   MANTISSA_FIELDS(norm, query_key_value, out)
 
   Tensor operator()(const Tensor& x) const {
-    const auto parts = flatten(query_key_value(norm(x)), 2).transpose(1, 2).unsqueeze(1).chunk(3, -1);  // [N, 1, HW, C]
-    const Tensor y = scaled_dot_product_attention(parts[0], parts[1], parts[2]).squeeze(1).transpose(1, 2);
+    const Tensor pixels = flatten(query_key_value(norm(x)), 2).transpose(1, 2).unsqueeze(1);
+    const auto [q, k, v] = pixels.chunk<3>(-1);  // [N, 1, HW, C]
+    const Tensor y = scaled_dot_product_attention(q, k, v).squeeze(1).transpose(1, 2);
     return x + out(y.reshape(x.sizes()));
   }
 };
@@ -83,8 +84,8 @@ Tensor draw(const UNet& net, const Tensor& noise, const Tensor& wanted, std::int
   Tensor x = noise;
   for (std::int64_t k = 0; k < steps; ++k) {
     const Tensor time = full({both.size(0)}, 1 - double(k) / double(steps), {.device = x.device()});
-    const auto velocity = net(cat({x, x}), time, both).to(f32).chunk(2);
-    x = x - lerp(velocity[1], velocity[0], guidance) / double(steps);
+    const auto [towards_wanted, towards_any] = net(cat({x, x}), time, both).to(f32).chunk<2>();
+    x = x - lerp(towards_any, towards_wanted, guidance) / double(steps);
   }
   return x;
 }

@@ -349,7 +349,7 @@ TEST_CASE("recipe: evaluation", "[amp][docs]") {
   CHECK(y.dtype() == bf16);
   CHECK(!y.requires_grad());
   Net base = make_net();
-  for (Tensor p : nn::parameters(base)) p.requires_grad_(false);
+  nn::requires_grad_(base, false);
   const Tensor input = data[0].input;
   // recipe: frozen weights
   const amp::FrozenCasts casts(nn::parameters(base));  // each is cast at its first use, and again only when it changes

@@ -274,6 +274,45 @@ TEST_CASE("operators that make tables from shapes can be captured: after one run
   }
 }
 
+TEST_CASE("positions, times and permutations are made on the device, in a captured step, too") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  manual_seed(6);
+  nn::Embedding positions(16, 8);
+  nn::to(positions, cuda);
+  const auto body = [&](const Tensor& x) {  // mixes samples as mixup does
+    const Device at = x.device();
+    const Tensor y = x + positions(arange(x.size(1), {.device = at}));
+    const Tensor time = randint(0, 1000, {x.size(0), 1, 1}, {.device = at});
+    return 0.7 * y + 0.3 * y[randperm(x.size(0), {.device = at})] + time * linspace(0, 1, 8, {.device = at});
+  };
+  std::vector<Tensor> eager;
+  const Tensor x = randn({5, 9, 8}).to(cuda);
+  manual_seed(7);
+  for (int i = 0; i < 5; ++i) eager.push_back(body(x).to(cpu));
+  manual_seed(7);
+  auto step = jit::capture(body);
+  for (int i = 0; i < 5; ++i) CHECK(equal(step(x).to(cpu), eager[static_cast<std::size_t>(i)]));
+  CHECK(step.replays() == 3);
+  CHECK(!equal(eager[3], eager[4]));
+}
+
+TEST_CASE("sums of bags of embeddings can be captured: what belongs to a bag is read on the device") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  manual_seed(5);
+  nn::EmbeddingBag bags(20, 8, {.padding_idx = 3});
+  nn::to(bags, cuda);
+  const auto body = [&](const Tensor& indices, const Tensor& offsets) {
+    const Tensor weight = bags.weight;
+    return grad(std::vector<Tensor>{sum(square(bags(indices, offsets)))}, std::vector<Tensor>{weight})[0];
+  };
+  auto step = jit::capture(body);
+  for (const std::int64_t second : {0, 4, 11, 12}) {
+    const Tensor indices = randint(0, 20, {12}).to(cuda), offsets = tensor({std::int64_t{0}, second}).to(cuda);
+    CHECK(equal(step(indices, offsets).to(cpu), body(indices, offsets).to(cpu)));
+  }
+  CHECK(step.replays() == 2);
+}
+
 TEST_CASE(
     "rotary tables from position 0 on are made once; those first seen by a step that is recorded are the graph's") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
@@ -424,7 +463,7 @@ TEST_CASE("frozen weights that are loaded between replays reach the captured ste
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   nn::Linear base{8, 4};
   nn::to(base, cuda);
-  for (Tensor p : nn::parameters(base)) p.requires_grad_(false);
+  nn::requires_grad_(base, false);
   const amp::FrozenCasts casts(nn::parameters(base));
   const auto body = [&](const Tensor& x) { return amp::autocast(bf16, [&] { return base(x); }).to(f32); };
   auto step = jit::capture(body);
@@ -446,7 +485,7 @@ TEST_CASE("a captured step may write frozen weights, as a moving average does") 
   for (const bool captured : {false, true}) {
     nn::load_state_dict(teacher, nn::state_dict(nn::clone(base)));
     nn::to(teacher, cuda);
-    for (Tensor p : nn::parameters(teacher)) p.requires_grad_(false);
+    nn::requires_grad_(teacher, false);
     const amp::FrozenCasts casts(nn::parameters(teacher));
     const auto body = [&](const Tensor& t) {
       const Tensor y = amp::autocast(bf16, [&] { return teacher(t); }).to(f32);

@@ -135,6 +135,53 @@ TEST_CASE("copies between memory orders keep every element in its place") {
   }
 }
 
+TEST_CASE("ranges and permutations are those of the CPU, in every dtype") {
+  if (nothing_to_test()) return;
+  for (const Dtype dtype : {f32, f16, bf16, f64, i64, i32, u8}) {
+    for (const std::int64_t n : {0, 1, 2, 100, 250}) {
+      CAPTURE(dtype, n);
+      const TensorOptions here{.dtype = dtype}, there{.dtype = dtype, .device = cuda};
+      check_same(arange(n, there), arange(n, here));
+      if (dtype != u8) check_same(arange(5, 5 - 3 * n, -3, there), arange(5, 5 - 3 * n, -3, here));
+      check_same(linspace(0, 100, n, there), linspace(0, 100, n, here));
+      if (is_floating(dtype)) check_same(arange(-0.1, 0.7, 0.1, there), arange(-0.1, 0.7, 0.1, here));
+      if (is_floating(dtype)) check_same(linspace(-1, 0.3, n, there), linspace(-1, 0.3, n, here));
+      manual_seed(7);
+      const Tensor on_cpu = randperm(n, here), next = rand({2});
+      manual_seed(7);
+      check_same(randperm(n, there), on_cpu);
+      check_same(rand({2}), next);  // as many random numbers were taken
+    }
+  }
+  for (const std::int64_t n : {4096, 5000}) {  // the longest one that is made on the device, and a longer one
+    manual_seed(8);
+    const Tensor on_cpu = randperm(n);
+    manual_seed(8);
+    check_same(randperm(n, {.device = cuda}), on_cpu);
+  }
+  check_same(arange(3, {.device = cuda, .requires_grad = false}), arange(3));
+  CHECK(linspace(0, 1, 3, {.device = cuda, .requires_grad = true}).requires_grad());
+  check_same(triu_indices(4, 5, 1, {.device = cuda}), triu_indices(4, 5, 1));
+  check_same(tril_indices(4, 5, 1, {.dtype = i32, .device = cuda}), tril_indices(4, 5, 1, {.dtype = i32}));
+}
+
+TEST_CASE("triangles of matrices of every width, and of views of them") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{4, 8}, Dims{3, 16, 16}, Dims{2, 5, 7}, Dims{70, 3, 33}, Dims{1, 600}, Dims{600, 1}}) {
+    for (const Dtype dtype : {f32, f16, f64, i64, u8, boolean}) {
+      const Tensor x = numbers(sizes, dtype, 1), on = x.to(cuda);
+      for (const std::int64_t diagonal : {0, 1, -2, 8, -40, 1000}) {
+        CAPTURE(sizes, dtype, diagonal);
+        check_same(tril(on, diagonal), tril(x, diagonal));
+        check_same(triu(on, diagonal), triu(x, diagonal));
+        check_same(triu(on.transpose(-1, -2), diagonal), triu(x.transpose(-1, -2), diagonal));
+        check_same(tril(on.slice(-1, 1), diagonal), tril(x.slice(-1, 1), diagonal));
+        check_same(tril(on.slice(-2, 1), diagonal), tril(x.slice(-2, 1), diagonal));  // aligned or not
+      }
+    }
+  }
+}
+
 TEST_CASE("optimizers update tensors of every length and alignment as on the CPU") {
   if (nothing_to_test()) return;
   constexpr double lr = 0.01;

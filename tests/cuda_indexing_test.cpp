@@ -149,3 +149,43 @@ TEST_CASE("sums of booleans by index are true where any of them is") {
     }
   }
 }
+
+// A GPU folds what has the same index in parts. Elements are small integers: the order of a sum does not matter.
+TEST_CASE("many elements with few indices are folded as a loop does") {
+  MANTISSA_PRINT_SEED();
+  manual_seed(seed());
+  for (const std::int64_t count : {63, 64, 65, 128, 129, 200, 1000}) {
+    for (const std::int64_t rows : {1, 2, 7}) {
+      CAPTURE(count, rows);
+      const Tensor at = randint(0, rows, {count}), each = randint(0, rows, {3, count});
+      const Tensor source = randint(-3, 4, {count, 40}), lines = randint(-3, 4, {3, count});
+      const auto start = [&](const Dims& sizes) { return full(sizes, 5, {.dtype = i64}); };
+      const Tensor sums = index_add(start({rows, 40}), 0, at, source);
+      const Tensor of_lines = scatter_add(start({3, rows}), 1, each, lines);
+      const Tensor largest = scatter_reduce(start({3, rows}), 1, each, lines * 4, "amax");
+      for (const Device device : devices()) {
+        for (const Dtype dtype : {f32, f16, bf16, f64, i64}) {
+          if (dtype == bf16 && count > 64) continue;  // has no room for such sums
+          CAPTURE(device, dtype);
+          const auto on = [&](const Tensor& x) { return x.to(dtype).to(device); };
+          CHECK(equal(index_add(on(start({rows, 40})), 0, at.to(device), on(source)), on(sums)));
+          CHECK(equal(scatter_add(on(start({3, rows})), 1, each.to(device), on(lines)), on(of_lines)));
+          CHECK(equal(scatter_reduce(on(start({3, rows})), 1, each.to(device), on(lines * 4), "amax"), on(largest)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("integers are counted by value, few or many values") {
+  MANTISSA_PRINT_SEED();
+  manual_seed(seed());
+  for (const std::int64_t values : {1, 7, 4096, 5000}) {
+    for (const std::int64_t count : {0, 1, 300, 70000}) {
+      CAPTURE(values, count);
+      const Tensor x = randint(0, values, {count}), one = ones({1}, {.dtype = i64});
+      const Tensor wanted = scatter_add(zeros({values}, {.dtype = i64}), 0, x, expand(one, {count}));
+      for (const Device device : devices()) CHECK(equal(bincount(x.to(device), {}, values).to(cpu), wanted));
+    }
+  }
+}

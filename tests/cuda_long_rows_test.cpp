@@ -170,22 +170,52 @@ TEST_CASE("the place of an extreme in long lines") {
   }
 }
 
-TEST_CASE("scatter_reduce of long lines, in the order of the index") {
+TEST_CASE("any and all of short and long rows, columns and whole tensors") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{3, 7}, Dims{5, 1032}, Dims{2, 40000}, Dims{3000, 33}, Dims{0, 3}}) {
+    for (const Dtype dtype : {f32, f16, f64, i64, i32, u8, boolean}) {
+      INFO(concat(dtype, sizes));
+      // few of them are true, or all but few
+      const Tensor few = cast(random_tensor(sizes, 3, 0, 1) > 0.9998, dtype), many = cast(few == 0, dtype);
+      for (const Tensor& x : {few, many}) {
+        for (const Dims& dims : {Dims{}, Dims{0}, Dims{1}, Dims{0, 1}}) {
+          CHECK(same_bits(any(x.to(cuda), dims).to(cpu), any(x, dims)));
+          CHECK(same_bits(all(x.to(cuda), dims).to(cpu), all(x, dims)));
+          CHECK(same_bits(any(x.to(cuda).transpose(0, 1), dims).to(cpu), any(x.transpose(0, 1), dims)));
+        }
+      }
+    }
+  }
+  const Tensor nan = full({3}, std::nan("")).to(cuda), negative_zero = full({3}, -0.0).to(cuda);
+  CHECK(all(nan).item<bool>());
+  CHECK(!any(negative_zero).item<bool>());
+}
+
+TEST_CASE("scatter_reduce of long lines, in the order of the index, or of parts of it") {
   if (nothing_to_test()) return;
   for (const Dims& sizes : {Dims{40000}, Dims{40, 300}, Dims{3, 20}}) {
     const int dim = static_cast<int>(sizes.rank()) - 1;
+    const bool in_order = sizes.back() <= 64;  // otherwise in parts
     const Tensor index = randint(0, 7, sizes), seven = full({1}, 7, {.dtype = i64});
     const Tensor in_turn = expand(remainder(arange(sizes.back()), seven), sizes);
     for (const Dtype dtype : {f32, bf16, f64, i64}) {
       const Tensor source = cast(random_tensor(sizes, 5) + 1.5, dtype);
-      for (const char* reduce : {"prod", "amax", "amin", "sum"}) {
+      for (const std::string reduce : {"prod", "amax", "amin", "sum"}) {
         INFO(reduce << " of " << concat(dtype, sizes));
+        const bool rounds = is_floating(dtype) && (reduce == "prod" || reduce == "sum");
         for (const Tensor& to : {index, in_turn}) {  // one index for each line, or one for all of them
           Dims out = sizes;
           out.back() = 7;
           const Tensor x = ones(out, {.dtype = dtype});
-          CHECK(same_bits(scatter_reduce(x.to(cuda), dim, to.to(cuda), source.to(cuda), reduce).to(cpu),
-                          scatter_reduce(x, dim, to, source, reduce)));
+          const auto on_gpu = [&] { return scatter_reduce(x.to(cuda), dim, to.to(cuda), source.to(cuda), reduce); };
+          const Tensor found = on_gpu().to(cpu);
+          if (rounds && !in_order) {
+            const Tensor expected = scatter_reduce(cast(x, f64), dim, to, cast(source, f64), reduce);
+            CHECK(difference(found, expected, tolerance_for(dtype, static_cast<double>(sizes.back()))) == "");
+            CHECK(same_bits(found, on_gpu().to(cpu)));
+          } else {
+            CHECK(same_bits(found, scatter_reduce(x, dim, to, source, reduce)));
+          }
         }
       }
     }

@@ -159,7 +159,9 @@ TEST_CASE("embeddings with padding, limits and bags") {
   CHECK(sum(abs(nn::Embedding(5, 3, {.padding_idx = -1}).weight.slice(0, 4))).item() == 0);
   CHECK_FALSE(nn::Embedding::from_pretrained(ramp({3, 2})).weight.requires_grad());
   CHECK_REFUSED(nn::Embedding(4, 2, {.padding_idx = 4}), "padding_idx 4 is out of range for 4 rows");
-  CHECK_REFUSED(nn::EmbeddingBag(4, 2)(indices, tensor({0, 7})), "not exceed the number of indices, 6");
+  for (const nn::BagMode mode : {nn::BagMode::mean, nn::BagMode::max})
+    CHECK_REFUSED(nn::EmbeddingBag(4, 2, {.mode = mode})(indices, tensor({0, 7})),
+                  "not exceed the number of indices, where the last bag ends, 6; bag 1 is from 7 to 6");
 }
 
 TEST_CASE("margin losses and a distance of one's own") {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "core/error.h"
 #include "core/from_blob.h"
@@ -12,7 +13,9 @@
 #include "core/indexing.h"
 #include "core/operators.h"
 #include "core/ops.h"
+#include "core/ops_special.h"
 #include "core/random.h"
+#include "core/unpack.h"
 #include "nn/param.h"
 #include "tests/testing.h"
 
@@ -523,6 +526,41 @@ TEST_CASE("from_blob shares memory that is not ours, and gives it back once") {
   CHECK_THROWS_WITH(from_blob(theirs.data(), {INT64_MAX, 4}, count), Contains("9223372036854775807"));
   CHECK_THROWS_WITH(from_blob(theirs.data(), {2}, count, {.dtype = i64, .requires_grad = true}), Contains("floating"));
   CHECK(released == 1);  // not after an error
+}
+
+TEST_CASE("a linear recurrence is the loop that it stands for, with its gradients") {
+  MANTISSA_PRINT_SEED();
+  const Tensor a = test::random_tensor({2, 7, 3}, 1).requires_grad_();
+  const Tensor b = test::random_tensor({7, 1}, 2).requires_grad_();
+  Tensor state = zeros({2, 3}, {.dtype = f64});
+  std::vector<Tensor> states;
+  for (int i = 0; i < 7; ++i) states.push_back(state = a.select(1, i) * state + b.select(0, i));
+  const Tensor loop = stack(states, 1), y = linear_recurrence(a, b, 1), weight = test::random_tensor({2, 7, 3}, 3);
+  CHECK(allclose(y, loop, 1e-12, 1e-12));
+  const auto wanted = grad({sum(loop * weight)}, {a, b}), got = grad({sum(y * weight)}, {a, b});
+  for (int k = 0; k < 2; ++k) CHECK(allclose(got[k], wanted[k], 1e-12, 1e-12));
+  CHECK_THAT(message_of([&] { linear_recurrence(a, zeros({4, 1}), 1); }), Contains("linear_recurrence"));
+}
+
+TEST_CASE("parts are bound to names: chunk, unbind, split and meshgrid with their number") {
+  const Tensor x = arange(24).view(2, 3, 4);
+  const auto [left, right] = chunk<2>(x, -1);
+  CHECK(equal(left, x.slice(2, 0, 2)));
+  CHECK(equal(right, x.slice(2, 2)));
+  CHECK(right.storage().get() == x.storage().get());  // views
+  const auto [a, b, c] = unbind<3>(x, 1);
+  CHECK(equal(x.unbind<3>(1)[2], c));
+  CHECK(equal(x.chunk<2>(-1)[1], right));
+  CHECK(equal(x.split<2>(2, 2)[0], left));
+  CHECK(equal(b, x.select(1, 1)));
+  CHECK(equal(a + c, 2 * b));
+  const auto [one, rest] = split<2>(x, {1, 3}, 2);
+  CHECK(equal(cat({one, rest}, 2), x));
+  CHECK(equal(split<2>(x, 2, 1)[1], x.slice(1, 2)));
+  const auto [rows, columns] = meshgrid<2>({arange(2), arange(3)});
+  CHECK(equal(3 * rows + columns, arange(6).view(2, 3)));
+  CHECK_THAT(message_of([&] { chunk<3>(x, 0); }), Contains("chunk: there are 2 parts, not 3"));
+  CHECK_THAT(message_of([&] { unbind<2>(x, 1); }), Contains("unbind: there are 3 parts, not 2"));
 }
 
 TEST_CASE("Python's ways to call: max of two, clip, lists of sizes, meshgrid, einsum, tensor, randint") {

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <vector>
 
+#include "core/cpu/add_rows.h"
 #include "core/cpu/row_walk.h"
 #include "core/cpu/simd.h"
 #include "core/kernel.h"
@@ -133,47 +133,15 @@ void gather_rows(const View& y, const View& x, const View& index) {
   });
 }
 
-// Column ranges belong to one thread: additions to one element happen in the order of the index.
 template <class T> void scatter_add_rows(const View& y, const View& index, const View& source) {
-  using C = Compute<T>;
-  constexpr std::int64_t stretch = 64;
-  const std::int64_t n = index.sizes[0], columns = source.sizes[1];
-  if (columns == 0) return;  // then the index has no checked element
-  const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, n * stretch));
-  const auto row = [&](std::int64_t i) { return index.as<const std::int64_t>()[i * index.strides[0]]; };
-  // f16 and bf16 are summed in f32 and rounded once. Only rows that occur in the index have a sum: place[i] is that of
-  // index i.
-  std::vector<std::int64_t> named, place;
-  if constexpr (sizeof(T) == 2) {
-    std::vector<std::int64_t> place_of(static_cast<std::size_t>(y.sizes[0]), -1);
-    place.resize(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < n; ++i) {
-      std::int64_t& p = place_of[static_cast<std::size_t>(row(i))];
-      if (p < 0) p = static_cast<std::int64_t>(named.size()), named.push_back(row(i));
-      place[static_cast<std::size_t>(i)] = p;
-    }
-  }
-  parallel_for((columns + stretch - 1) / stretch, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<C> sums(named.size() * stretch);
-    for (std::int64_t b = begin; b < end; ++b) {
-      const std::int64_t first = b * stretch, count = std::min(stretch, columns - first);
-      T* to = y.as<T>() + first;
-      for (std::size_t r = 0; r < named.size(); ++r)
-        convert_run(sums.data() + r * stretch, to + named[r] * y.strides[0], 1, count);
-      for (std::int64_t i = 0; i < n; ++i) {
-        const T* from = source.as<const T>() + i * source.strides[0] + first;
-        if constexpr (sizeof(T) == 2) {
-          C* sum = sums.data() + place[static_cast<std::size_t>(i)] * stretch;
-          for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<C>(from[j]);
-        } else {
-          T* sum = to + row(i) * y.strides[0];
-          for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + from[j]);
-        }
-      }
-      for (std::size_t r = 0; r < named.size(); ++r)
-        convert_run(to + named[r] * y.strides[0], sums.data() + r * stretch, 1, count);
-    }
-  });
+  const std::int64_t n = index.sizes[0], step = index.strides[0];
+  if (source.sizes[1] == 0) return;  // then the index has no checked element
+  add_rows<T>(
+      y, n, [=, at = index.as<const std::int64_t>()](std::int64_t i) { return at[i * step]; },
+      [&](std::int64_t first, const auto& add) {
+        const T* from = source.as<const T>() + first;
+        for (std::int64_t i = 0; i < n; ++i, from += source.strides[0]) add(i, from);
+      });
 }
 
 // Contiguous runs, for a selection along a dimension other than the innermost of y:

@@ -76,13 +76,15 @@ void load_or_store(const Statement& s, Instruction& i) {
   });
 }
 
+template <Where where, class T, class F> void atomic(Frame& f, const Instruction& at) {
+  T* p = reinterpret_cast<T*>(address<where>(f, at, sizeof(T), "atom"));
+  const T v = get<T>(f, at.b);
+  set(f, at.d, cuda_shim_atomic(p, [&](T old) { return static_cast<T>(F()(old, v)); }));
+}
 template <class T, class F> void atomic(const Statement& s, Instruction& i, F) {
-  if (!s.has("global")) fail_unknown(s);
-  i.step = [](Frame& f, const Instruction& at) {
-    T* p = reinterpret_cast<T*>(address<Where::host>(f, at, sizeof(T), "atom"));
-    const T v = get<T>(f, at.b);
-    set(f, at.d, cuda_shim_atomic(p, [&](T old) { return static_cast<T>(F()(old, v)); }));
-  };
+  if (s.has("global")) i.step = &atomic<Where::host, T, F>;
+  else if (s.has("shared")) i.step = &atomic<Where::shared, T, F>;
+  else fail_unknown(s);
 }
 void atom(const Statement& s, Instruction& i) {
   const bool returns = s.words[0] == "atom";

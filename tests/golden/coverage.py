@@ -195,7 +195,8 @@ fails for an operator or module without such a comparison or a stated reason.
 - `x[0] = y` does not compile: `x[0].copy_(y)` and `x[0].fill_(2)` write into x. `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and
   `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`. In-place writes are not recorded by autograd; `x = index_put(x, {{all, rows}}, y)` is, and so are `cat` and `stack`
   of results collected in a loop. Writing a value that requires a gradient is therefore an error: use `x[0].copy_(y.detach())`, `total.add_(loss.detach())`.
-- `b, t, c = x.shape` is `auto [b, t, c] = x.sizes<3>()`.
+- `b, t, c = x.shape` is `auto [b, t, c] = x.sizes<3>()`, and `q, k, v = qkv.chunk(3, -1)` is `auto [q, k, v] = qkv.chunk<3>(-1)`; so are
+  `unbind` and `split`, and `meshgrid<2>({{a, b}})` (`core/unpack.h`).
 - Options are given in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler rejects any other order.
 - A module is called, `net(x)`. What are methods in PyTorch are functions here, applied to a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
@@ -203,7 +204,7 @@ fails for an operator or module without such a comparison or a stated reason.
   the files of both, as a trainable module.
 - A state dict is a list of names and tensors: `io::tensor_named(nn::state_dict(net), "fc.weight")`, `io::load_safetensors(path)["fc.weight"]`.
 - `net[0].weight` of a `Sequential` is `net[0].as<nn::Linear>().weight`; `net[-1] = nn::Linear(512, 10)` replaces the last layer.
-- Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` loads the entries that both
+- Freezing: `nn::requires_grad_(net.body, false);`. `nn::load(net, path, {{.strict = false}})` loads the entries that both
   have, and reports missing and unexpected ones. Entries whose shapes do not match must be removed first.
 - `for m in net.modules(): if isinstance(m, nn.BatchNorm2d): m.eval()` is `nn::for_each<nn::BatchNorm2d>(net, [](auto& m) {{ nn::eval(m); }})`, and so is
   `net.apply(init)`. Hooks belong to an `nn::Hooked<nn::Conv2d>`, which replaces the layer and keeps its name (`nn/hooked.h`): `before(f)` is

@@ -9,6 +9,7 @@ namespace mantissa::test {
 inline constexpr Case shape_cases[] = {
   // --- indexing ---
   GOLDEN("embedding", "randn(5, 3), ints(0, 5, 2, 4)", "F.embedding(y, x)", embedding(x, y))
+  GOLDEN("embedding_bag", "randn(5, 4), of(1, 3, 4, 0, 2), of(0, 2, 2, 5), randn(5)", "F.embedding_bag(y, x, z, mode='mean', include_last_offset=True), F.embedding_bag(y, x, z, mode='sum', include_last_offset=True, per_sample_weights=u, padding_idx=3)", embedding_bag(x, y, z), embedding_bag(x, y, z, false, u, 3))
   GOLDEN("gather", "randn(3, 4), ints(0, 3, 2, 4), ints(0, 4, 3, 5)", "x.gather(0, y), x.gather(-1, z)", gather(x, 0, y), gather(x, -1, z))
   GOLDEN("scatter", "randn(3, 4), of([0, 2, 1, 0], [1, 0, 2, 2]), randn(2, 4)", "x.scatter(0, y, z), x.scatter(0, y, 1.5)", scatter(x, 0, y, z), scatter(x, 0, y, 1.5))
   GOLDEN("scatter.dim", "randn(2, 5), of([0, 4, -5 + 7], [3, 1, 0]), randn(2, 3)", "x.scatter(-1, y, z)", scatter(x, -1, y, z))

@@ -55,10 +55,10 @@ spelled = {
         "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", 
         "argwhere": "`nonzero`", "detach": "`detach()`, a method", "numel": "`numel()`, a method", "from_numpy": "`from_data` copies, `from_blob` does not",
         "save": "`save_safetensors`; `nn::save` of a module; `save_checkpoint`", "load": "`io::load_torch`, which reads its files; `load_safetensors`; `nn::load` of either into a module; `load_checkpoint`",
-        "is_tensor": "every tensor is a `Tensor`", "get_num_threads": "`num_threads`", "set_num_threads": "`set_num_threads`", "embedding_bag": "`EmbeddingBag`, a module",
+        "is_tensor": "every tensor is a `Tensor`", "get_num_threads": "`num_threads`", "set_num_threads": "`set_num_threads`", "embedding_bag": "`embedding_bag`, whose offsets end with the number of indices; `EmbeddingBag`, a module",
     },
     "F": {
-        "embedding_bag": "`EmbeddingBag`, a module",
+        "embedding_bag": "`embedding_bag`, whose offsets end with the number of indices; `EmbeddingBag`, a module",
     },
     "linalg": {
         "vector_norm": "`norm`", "matmul": "`matmul`", "diagonal": "`diagonal`, with dims -2 and -1", "vecdot": "`sum(x * y, {-1})`",
@@ -212,6 +212,7 @@ ours_alone = {
     "fractional_max_pool2d_with_indices": "`F.fractional_max_pool2d(..., return_indices=True)`",
     "fractional_max_pool3d_with_indices": "`F.fractional_max_pool3d(..., return_indices=True)`",
     "masked_scatter": "a method there",
+    "linear_recurrence": "the states of a state-space model or filter, `y[i] = a[i] * y[i - 1] + b[i]`, with gradients",
     "max_pool1d_with_indices": "`F.max_pool1d(..., return_indices=True)`",
     "max_pool2d_with_indices": "`F.max_pool2d(..., return_indices=True)`",
     "max_pool3d_with_indices": "`F.max_pool3d(..., return_indices=True)`",
