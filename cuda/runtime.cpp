@@ -15,6 +15,7 @@
 #include "core/poison.h"
 #include "cuda/check.h"
 #include "cuda/launches.h"
+#include "cuda/noted_messages.h"
 #include "cuda/staging.h"
 
 namespace mantissa::cuda_backend {
@@ -271,6 +272,8 @@ void throw_notes() {
   }
   check(n.kind != 2, "roi_align: the region of box ", n.value,
         " is not finite, or too large (found by a kernel that ran earlier)");
+  check(n.kind != 4, n.kind == 4 ? noted_message(n.value) : "", ": element ", n.position, " of ", n.size,
+        " (found by a kernel that ran earlier)");
   check(n.kind != 3, "embedding_bag: ", wrong_offsets, n.size, "; bag ", n.position, " begins at ", n.value,
         " (found by a kernel that ran earlier)");
   fail("index ", n.value, " is out of range for a dimension of size ", n.size, " (found by a kernel that ran earlier)");

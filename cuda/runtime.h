@@ -122,7 +122,7 @@ void set_random_state(const std::uint64_t* state, std::uint64_t seed, std::uint6
 // the host waits.
 struct Note {
   int set;
-  int kind;  // 0: index, 1: label, 2: region, 3: offset of a bag
+  int kind;  // 0: index, 1: label, 2: region, 3: offset of a bag, 4: one of noted_messages.h, by its number
   long long value, size, position;
 };
 Note* note();        // of the current device; in host memory that kernels can write

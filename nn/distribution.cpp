@@ -7,6 +7,7 @@
 #include "core/finfo.h"
 #include "core/ops_special.h"
 #include "core/random.h"
+#include "ops/check_values.h"
 #include "ops/function.h"
 
 namespace mantissa::distributions {
@@ -39,7 +40,7 @@ std::vector<Tensor> together(const char* name, std::initializer_list<Parameter> 
 }
 
 void check_range(const char* name, const char* what, const Tensor& inside) {
-  if (!inside.device().is_cpu()) return;
+  if (!inside.device().is_cpu()) return check_all(name, inside, what);
   check(static_cast<bool>(all(inside)), name, ": ", what, " for every element; in ",
         inside.numel() - sum(inside).item<std::int64_t>(), " of ", inside.numel(), " it is not (or is NaN)");
 }

@@ -51,7 +51,7 @@ Tensor wide(const Tensor& x);                                   // f16 and bf16 
 Tensor as_value(const Tensor& value, const Tensor& parameter);  // as wide(); integers in the parameter's dtype
 // Broadcast to one shape and dtype, as views; `name` is the distribution's, for errors.
 std::vector<Tensor> together(const char* name, std::initializer_list<Parameter> parameters);
-void check_range(const char* name, const char* what, const Tensor& inside);  // checked on the CPU only
+void check_range(const char* name, const char* what, const Tensor& inside);  // on a GPU: ops/check_values.h
 void check_positive(const char* name, const char* parameter, const Tensor& x);
 
 struct Odds {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/check_values.h"
 #include "ops/pointwise.h"
 
 namespace mantissa {
@@ -14,8 +15,7 @@ using namespace pointwise;
 template <class F, class Self> struct Modulo : Binary<F, Self> {
   Spec infer(const Tensor& a, const Tensor& b) const {
     const Spec y = Binary<F, Self>::infer(a, b);
-    check(is_floating(y.dtype) || b.numel() == 0 || amin(ne(b, Tensor(0))).template item<bool>(),
-          "an integer is divided by 0");
+    if (!is_floating(y.dtype)) check_all(Self::name, ne(b, Tensor(0)), "an integer is divided by 0");
     return y;
   }
   static void samples(Samples& s) {

@@ -15,6 +15,7 @@ namespace {
 // Of each device 64 GiB of addresses, or 4 where there are no more (valgrind). Outside of kernels and copies no page
 // may be touched, so that a host that reads device memory stops at once, as it would with a GPU.
 constexpr std::size_t granularity = 256;
+constexpr std::size_t page = std::size_t{2} << 20;  // large ones: kernels and copies change the protection of all
 struct Memory {
   char* base = nullptr;
   std::size_t space = std::size_t{64} << 30;
@@ -40,12 +41,13 @@ void explain_fault(int, siginfo_t* info, void*) {
 void open_memory(Memory& m) {
   if (m.base || !guarded) return;
   const auto map = [&] {
-    return mmap(nullptr, m.space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return mmap(nullptr, m.space + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   };
   void* p = map();
   if (p == MAP_FAILED) m.space = std::size_t{4} << 30, p = map();
   if (p == MAP_FAILED) throw std::runtime_error("cuda_shim: no address space for device memory");
-  m.base = static_cast<char*>(p);
+  m.base = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(p) + page - 1) / page * page);
+  madvise(m.base, m.space, MADV_HUGEPAGE);  // where there are none it changes nothing
   struct sigaction action{};
   action.sa_sigaction = &explain_fault;
   action.sa_flags = SA_SIGINFO;
@@ -53,7 +55,7 @@ void open_memory(Memory& m) {
 }
 void protect(int mode) {
   for (Memory& m : memories) {
-    if (m.base && m.top > 0) mprotect(m.base, (m.top + 4095) / 4096 * 4096, mode);
+    if (m.base && m.top > 0) mprotect(m.base, (m.top + page - 1) / page * page, mode);
   }
 }
 
