@@ -8,7 +8,7 @@
 
 namespace mantissa {
 
-// y[i] = begin + step * i / parts, in f64; `last`, if it is not NaN, is the last element.
+// The elements of a NumberRange, below.
 MANTISSA_CUDA_KERNEL(fill_range, const View& y, double begin, double step, double parts, double last)
 
 Tensor empty(const Dims& sizes, TensorOptions o) {
@@ -30,21 +30,30 @@ Tensor zeros_like(const Tensor& t) { return empty_like(t).fill_(0); }
 Tensor ones_like(const Tensor& t) { return empty_like(t).fill_(1); }
 
 namespace {
-// value(i) for i in [0, n), written in f64 and converted; on a GPU what fill_range computes.
-template <class F>
-Tensor from_function(std::int64_t n, TensorOptions o, F&& value, double begin, double step, double parts, double last) {
+// Numbers begin + step * i / parts; `last`, if it is not NaN, is the last one.
+struct NumberRange {
+  double begin, step, parts = 1, last = NAN;
+  double at(std::int64_t i, std::int64_t n) const {
+    if (i == n - 1 && last == last) return last;
+    const double far = step * static_cast<double>(i);
+    return begin + (parts == 1 ? far : far / parts);
+  }
+};
+// n of them, computed in f64 and converted.
+Tensor numbers(std::int64_t n, const NumberRange& range, TensorOptions o) {
+  Tensor y = Tensor::allocate({n}, o.dtype, o.device);
   if (!o.device.is_cpu()) {
-    Tensor y = Tensor::allocate({n}, o.dtype, o.device);
-    cuda_backend::prepare(&cuda_backend::fill_range, o.device)(y.view(), begin, step, parts, last);
-    if (o.requires_grad) y.requires_grad_();
-    return y;
+    cuda_backend::prepare(&cuda_backend::fill_range, o.device)(y.view(), range.begin, range.step, range.parts,
+                                                               range.last);
+  } else if (o.dtype == i64) {
+    std::int64_t* const to = y.data<std::int64_t>();
+    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::int64_t>(range.at(i, n));
+  } else {
+    const Tensor wide = o.dtype == f64 ? y : Tensor::allocate({n}, f64);
+    double* const to = wide.data<double>();
+    for (std::int64_t i = 0; i < n; ++i) to[i] = range.at(i, n);
+    if (o.dtype != f64) y.copy_(wide);
   }
-  Tensor t = Tensor::allocate({n}, o.dtype == i64 ? i64 : f64);
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (o.dtype == i64) t.data<std::int64_t>()[i] = static_cast<std::int64_t>(value(i));
-    else t.data<double>()[i] = value(i);
-  }
-  Tensor y = t.dtype() == o.dtype ? t : Tensor::allocate({n}, o.dtype).copy_(t);
   if (o.requires_grad) y.requires_grad_();
   return y;
 }
@@ -58,18 +67,13 @@ Tensor arange(double begin, double end, double step, TensorOptions o) {
   const bool whole = std::trunc(begin) == begin && std::trunc(end) == end && std::trunc(step) == step;
   check(whole || is_floating(o.dtype), "arange: ", begin, " to ", end, " by ", step, " has fractions, which ", o.dtype,
         " cannot hold; pass {.dtype = f32}");
-  return from_function(
-      static_cast<std::int64_t>(count), o, [=](std::int64_t i) { return begin + static_cast<double>(i) * step; }, begin,
-      step, 1, NAN);
+  return numbers(static_cast<std::int64_t>(count), {begin, step}, o);
 }
 Tensor arange(std::int64_t end, TensorOptions o) { return arange(0, static_cast<double>(end), 1, o); }
 Tensor linspace(double begin, double end, std::int64_t count, TensorOptions o) {
   check(count >= 0, "linspace: count ", count, " is negative");
-  const double parts = static_cast<double>(std::max<std::int64_t>(1, count - 1)), last = count > 1 ? end : begin;
-  const auto value = [=](std::int64_t i) {
-    return i == count - 1 ? last : begin + (end - begin) * static_cast<double>(i) / parts;  // the last one exactly
-  };
-  return from_function(count, o, value, begin, end - begin, parts, last);
+  const double parts = static_cast<double>(std::max<std::int64_t>(1, count - 1));
+  return numbers(count, {begin, end - begin, parts, count > 1 ? end : begin}, o);
 }
 Tensor eye(std::int64_t n, TensorOptions o) {
   Tensor t = zeros({n, n}, {.dtype = o.dtype, .device = o.device});

@@ -27,10 +27,8 @@ std::int64_t checked_size(const char* name, const Tensor& x, int dim) {
   return n;
 }
 
-// A quantile q as a tensor for x.
-Tensor share_for(const Tensor& x, double q) {
-  return scalar(q, {.dtype = x.dtype() == f64 ? f64 : f32, .device = x.device()});
-}
+// A quantile q, which stays on the host, in the precision of x.
+Tensor share_for(const Tensor& x, double q) { return Tensor(x.dtype() == f64 ? q : double{static_cast<float>(q)}); }
 
 // With skips_nan only the values that are not NaN count, so positions differ from line to line.
 template <bool skips_nan> struct Quantile {

@@ -141,7 +141,8 @@ inline const std::vector<Work>& all() {
       {"cross_entropy", 2, 0, 5000, [] { return cross_entropy(false); }},
       {"cross_entropy_backward", 3, 0, 5000, [] { return cross_entropy(true); }},
       {"embedding", 1, 0, 5000, [] { return embedding(false); }},
-      {"embedding_backward", 4, 1, 2000, [] { return embedding(true); }},  // gather; memset, keys, sort, sums
+      // gather; memset, keys, sort, sums of parts, sums
+      {"embedding_backward", 5, 1, 2000, [] { return embedding(true); }},
       {"conv2d_bf16", 1, 0, 5000, [] { return conv(false); }},
       {"conv2d_bf16_backward", 6, 0, 1000, [] { return conv(true); }},
       {"adam_100", 4, 0, 500, [] { return adam(100); }},
