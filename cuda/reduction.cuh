@@ -212,25 +212,32 @@ inline void cut_into_segments(ReduceJob& job, std::int64_t blocks, std::int64_t 
   job.segments = static_cast<int>((job.count + job.segment - 1) / job.segment);
 }
 
-template <class Fold, class C, class Source>
-void run_reduction(const char* name, const ReducePlan& plan, const View& x, const Source& source,
-                   const Finish& finish) {
-  if (plan.outputs == 0) return;
+// Reads x in packs if it can, by rows.
+inline ReduceJob job_of(const ReducePlan& plan, const View& x, Dtype compute, bool columns) {
   ReduceJob job;
   job.kept = Offsets(plan.kept, plan.kept_strides);
   job.reduced = Offsets(plan.reduced, plan.reduced_strides);
   job.outputs = plan.outputs;
   job.count = job.segment = plan.count;
-  const bool columns = plan.count > 0 && !plan.inner_reduced && plan.kept.back() >= 16;
-  job.packs = !columns && plan.reduced.rank() == 1 && plan.reduced_strides[0] == 1 && has_packs(dtype_of<C>, x.dtype) &&
+  job.packs = !columns && plan.reduced.rank() == 1 && plan.reduced_strides[0] == 1 && has_packs(compute, x.dtype) &&
               reinterpret_cast<std::uintptr_t>(x.data) % std::min<std::size_t>(16, pack * size_of(x.dtype)) == 0;
   for (int d = 0; d < plan.kept.rank(); ++d) job.packs = job.packs && plan.kept_strides[d] % pack == 0;
+  return job;
+}
+template <class Fold, class C, class Source>
+void reduce_by_warps(const char* name, const ReduceJob& job, const Source& source, const Finish& finish) {
+  constexpr unsigned warps = 8;
+  const Grid grid{dim3(static_cast<unsigned>((job.outputs + warps - 1) / warps)), dim3(32, warps)};
+  launch(name, &reduce_warp_kernel<Fold, C, Source>, grid, job, source, finish);
+}
 
-  if (!columns && plan.count <= 1024) {
-    constexpr unsigned warps = 8;
-    const Grid grid{dim3(static_cast<unsigned>((plan.outputs + warps - 1) / warps)), dim3(32, warps)};
-    return launch(name, &reduce_warp_kernel<Fold, C, Source>, grid, job, source, finish);
-  }
+template <class Fold, class C, class Source>
+void run_reduction(const char* name, const ReducePlan& plan, const View& x, const Source& source,
+                   const Finish& finish) {
+  if (plan.outputs == 0) return;
+  const bool columns = plan.count > 0 && !plan.inner_reduced && plan.kept.back() >= 16;
+  ReduceJob job = job_of(plan, x, dtype_of<C>, columns);
+  if (!columns && plan.count <= 1024) return reduce_by_warps<Fold, C>(name, job, source, finish);
   const std::int64_t blocks = columns ? (plan.outputs + 31) / 32 : plan.outputs;
   check(blocks <= 0x7fffffff, "internal error: too many results for one launch");
   cut_into_segments(job, blocks, columns ? 256 : 16384);
@@ -244,10 +251,11 @@ void run_reduction(const char* name, const ReducePlan& plan, const View& x, cons
                   columns ? dim3(32, column_rows) : dim3(512)};
   if (columns) launch(name, &reduce_columns_kernel<Fold, C, Source>, grid, job, source, to);
   else launch(name, &reduce_block_kernel<Fold, C, Source>, grid, job, source, to);
-  if (job.segments > 1) {
+  if (job.segments > 1) {  // at most 1024
     const View parts = partial.view();
-    run_reduction<Fold, C>(name, ReducePlan({plan.outputs, 1}, parts), parts, Elements<C>{parts.data, parts.dtype},
-                           finish);
+    const ReducePlan last({plan.outputs, 1}, parts);
+    reduce_by_warps<Fold, C>(name, job_of(last, parts, dtype_of<C>, false), Elements<C>{parts.data, parts.dtype},
+                             finish);
   }
 }
 

@@ -139,13 +139,16 @@ TEST_CASE("gather, scatter and nonzero of bytes and doubles") {
 }
 
 TEST_CASE("sums of booleans by index are true where any of them is") {
-  for (const std::int64_t length : {3, 40}) {  // two algorithms on a GPU
+  for (const std::int64_t length : {3, 40, 200}) {  // three algorithms on a GPU
     manual_seed(4);
-    const Tensor at = randint(0, 9, {5, length}), x = rand({5, 9}) < 0.2, source = rand({5, length}) < 0.5;
+    const Tensor at = randint(0, length == 200 ? 2 : 9, {5, length});
+    const Tensor x = rand({5, 9}) < 0.2, source = rand({5, length}) < 0.5;
     const Tensor counts = scatter_add(x.to(i64), 1, at, source.to(i64));
     for (const Device device : devices()) {
       CAPTURE(device);
       CHECK(equal(scatter_add(x.to(device), 1, at.to(device), source.to(device)).to(cpu), counts > 0));
+      const Tensor bytes = scatter_add(x.to(u8).to(device), 1, at.to(device), source.to(u8).to(device));
+      CHECK(equal(bytes.to(cpu), counts.to(u8)));
     }
   }
 }
@@ -164,7 +167,7 @@ TEST_CASE("many elements with few indices are folded as a loop does") {
       const Tensor of_lines = scatter_add(start({3, rows}), 1, each, lines);
       const Tensor largest = scatter_reduce(start({3, rows}), 1, each, lines * 4, "amax");
       for (const Device device : devices()) {
-        for (const Dtype dtype : {f32, f16, bf16, f64, i64}) {
+        for (const Dtype dtype : {f32, f16, bf16, f64, i64, i32}) {
           if (dtype == bf16 && count > 64) continue;  // has no room for such sums
           CAPTURE(device, dtype);
           const auto on = [&](const Tensor& x) { return x.to(dtype).to(device); };

@@ -150,7 +150,7 @@ TEST_CASE("cumulative logsumexp and extremes of lines longer than a warp") {
 
 TEST_CASE("the place of an extreme in long lines") {
   if (nothing_to_test()) return;
-  for (const Dims& sizes : {Dims{20000}, Dims{3, 1025}, Dims{2, 40000}, Dims{5000, 3}}) {
+  for (const Dims& sizes : {Dims{3, 1025}, Dims{2, 33000}, Dims{1100, 3}}) {
     for (const Dtype dtype : {f32, f16, f64, i64, u8}) {
       Tensor x = cast(floor(random_tensor(sizes, 3, 0, 20)), dtype);  // with many ties
       INFO(concat(dtype, sizes));
@@ -172,17 +172,18 @@ TEST_CASE("the place of an extreme in long lines") {
 
 TEST_CASE("any and all of short and long rows, columns and whole tensors") {
   if (nothing_to_test()) return;
-  for (const Dims& sizes : {Dims{3, 7}, Dims{5, 1032}, Dims{2, 40000}, Dims{3000, 33}, Dims{0, 3}}) {
+  for (const Dims& sizes : {Dims{3, 7}, Dims{5, 1032}, Dims{33000}, Dims{1100, 33}, Dims{0, 3}}) {
     for (const Dtype dtype : {f32, f16, f64, i64, i32, u8, boolean}) {
       INFO(concat(dtype, sizes));
       // few of them are true, or all but few
       const Tensor few = cast(random_tensor(sizes, 3, 0, 1) > 0.9998, dtype), many = cast(few == 0, dtype);
       for (const Tensor& x : {few, many}) {
-        for (const Dims& dims : {Dims{}, Dims{0}, Dims{1}, Dims{0, 1}}) {
+        for (const Dims& dims : {Dims{}, Dims{0}, Dims{-1}}) {
           CHECK(same_bits(any(x.to(cuda), dims).to(cpu), any(x, dims)));
           CHECK(same_bits(all(x.to(cuda), dims).to(cpu), all(x, dims)));
-          CHECK(same_bits(any(x.to(cuda).transpose(0, 1), dims).to(cpu), any(x.transpose(0, 1), dims)));
         }
+        if (dtype == i64) CHECK(same_bits(sum(x.to(cuda)).to(cpu), sum(x)));
+        if (dtype == f16) CHECK(same_bits(any(x.to(cuda).transpose(0, -1), {0}).to(cpu), any(x.transpose(0, -1), {0})));
       }
     }
   }
