@@ -38,7 +38,8 @@ struct EmbeddingBagBackward {
           "needs a row of the gradient for each bag");
     return like(g, Dims{rows, g.size(1)});
   }
-  void run(const View& y, const View& g, const View& indices, const View& offsets) const {
+  void run(const View& y, View g, View indices, View offsets) const {
+    const std::array owners{make_dense(g), make_dense(indices), make_dense(offsets)};
     kernels::fill(y.device, y, 0.0);
     kernels::add_bags(y.device, y, g, indices, offsets);
     if (padding >= 0) kernels::fill(y.device, row_of(y, padding), 0.0);
@@ -75,7 +76,8 @@ struct EmbeddingBag {
     padding_row(padding_idx, weight.size(0));
     return like(weight, Dims{offsets.numel() - 1, weight.size(1)});
   }
-  void run(const View& y, const View& weight, const View& indices, const View& offsets, const View& factors) const {
+  void run(const View& y, View weight, View indices, View offsets, View factors) const {
+    const std::array owners{make_dense(weight), make_dense(indices), make_dense(offsets), make_dense(factors)};
     kernels::check_offsets(y.device, offsets, indices.numel());
     kernels::check_indices(y.device, indices, weight.sizes[0]);
     kernels::sum_bags(y.device, y, weight, indices, offsets, factors,
@@ -104,7 +106,8 @@ struct EmbeddingBag {
             return apply(EmbeddingBagBackward{weight.sizes[0], padding}, of_bag, indices, offsets);
           autograd::Place place(to, weight.sizes, g.device());
           if (!place.adds()) kernels::fill(g.device(), place.view(), 0.0);
-          kernels::add_bags(g.device(), place.view(), of_bag.view(), indices.view(), offsets.view());
+          kernels::add_bags(g.device(), place.view(), of_bag.view(), contiguous(indices).view(),
+                            contiguous(offsets).view());
           return place.done();
         },
         no_gradient, no_gradient,
@@ -160,8 +163,7 @@ MANTISSA_OP(EmbeddingBagBackward)
 
 Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool mean,
                      const Tensor& factors, std::optional<std::int64_t> padding_idx) {
-  return apply(EmbeddingBag{mean, padding_idx}, contiguous(weight), contiguous(indices), contiguous(offsets),
-               factors.defined() ? contiguous(factors) : factors);
+  return apply(EmbeddingBag{mean, padding_idx}, weight, indices, offsets, factors);
 }
 
 }  // namespace mantissa

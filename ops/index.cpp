@@ -141,18 +141,11 @@ struct RowView {
   View index, rows;
   Tensor dense_index, dense_rows;  // own the memory if a copy was needed
 };
-Tensor dense(View& v) {
-  if (v.is_contiguous()) return {};
-  const Tensor copy = Tensor::allocate(v.sizes, v.dtype, v.device);
-  kernels::copy(v.device, copy.view(), v);
-  v = copy.view();
-  return copy;
-}
 RowView row_view(const View& indices, const View& rows, std::int64_t columns) {
   const std::int64_t n = indices.numel();
   RowView v{indices, rows, {}, {}};
-  v.dense_index = dense(v.index);
-  v.dense_rows = dense(v.rows);
+  v.dense_index = make_dense(v.index);
+  v.dense_rows = make_dense(v.rows);
   v.index.sizes = {n, columns};
   v.index.strides = {1, 0};
   v.rows.sizes = {n, columns};
@@ -215,6 +208,13 @@ MANTISSA_OP(EmbeddingBackward)
 
 }  // namespace
 
+Tensor make_dense(View& v) {
+  if (!v || v.is_contiguous()) return {};
+  const Tensor copy = Tensor::allocate(v.sizes, v.dtype, v.device);
+  kernels::copy(v.device, copy.view(), v);
+  v = copy.view();
+  return copy;
+}
 Tensor table_gradient(const Destination& to, std::int64_t rows, const Tensor& g, const Tensor& indices,
                       std::int64_t padding) {
   if (!to.leaf || to.dtype != g.dtype() || padding >= 0)

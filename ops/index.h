@@ -28,6 +28,8 @@ inline void check_scatter(const Tensor& x, int dim, const Tensor& index, const T
 // goes if it may be. Row `padding` gets none.
 Tensor table_gradient(const Destination& to, std::int64_t rows, const Tensor& g, const Tensor& indices,
                       std::int64_t padding = -1);
+// Makes v contiguous. The result owns the memory if that took a copy.
+Tensor make_dense(View& v);
 // One row of a matrix.
 inline View row_of(View y, std::int64_t row) {
   y.data = y.as<char>() + row * y.strides[0] * static_cast<std::int64_t>(size_of(y.dtype));

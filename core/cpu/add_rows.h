@@ -11,13 +11,13 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// y[row(i)] += from for i from 0 to n: each(first, add) calls add(i, from) in this order, with the elements from column
-// `first` on. A range of columns belongs to one thread, so that additions to one element happen in order.
+// y[row(i)] += from for i from 0 to n, in the first `columns` columns: each(first, add) calls add(i, from) in this
+// order, with the elements from column `first` on. A range of columns belongs to one thread, so that additions to one
+// element happen in order.
 template <class T, class Row, class Each>
-void add_rows(const View& y, std::int64_t n, const Row& row, const Each& each) {
+void add_rows(const View& y, std::int64_t columns, std::int64_t n, const Row& row, const Each& each) {
   using C = Compute<T>;
   constexpr std::int64_t stretch = 64;
-  const std::int64_t columns = y.sizes[1];
   const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, n * stretch));
   // f16 and bf16 are summed in f32 and rounded once. Only rows that occur have a sum: place[i] is that of row(i).
   std::vector<std::int64_t> named, place;

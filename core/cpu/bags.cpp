@@ -67,7 +67,7 @@ void add_bags(const View& y, const View& g, const View& indices, const View& off
   const std::int64_t *index = indices.as<const std::int64_t>(), *offset = offsets.as<const std::int64_t>();
   visit_floating(y.dtype, [&]<class T> {
     add_rows<T>(
-        y, indices.numel(), [=](std::int64_t i) { return index[i]; },
+        y, columns, indices.numel(), [=](std::int64_t i) { return index[i]; },
         [&](std::int64_t first, const auto& add) {
           for (std::int64_t bag = 0; bag < bags; ++bag) {
             const T* from = g.as<const T>() + bag * columns + first;

@@ -134,10 +134,10 @@ void gather_rows(const View& y, const View& x, const View& index) {
 }
 
 template <class T> void scatter_add_rows(const View& y, const View& index, const View& source) {
-  const std::int64_t n = index.sizes[0], step = index.strides[0];
-  if (source.sizes[1] == 0) return;  // then the index has no checked element
+  const std::int64_t n = index.sizes[0], step = index.strides[0], columns = source.sizes[1];  // y may have more
+  if (columns == 0) return;  // then the index has no checked element
   add_rows<T>(
-      y, n, [=, at = index.as<const std::int64_t>()](std::int64_t i) { return at[i * step]; },
+      y, columns, n, [=, at = index.as<const std::int64_t>()](std::int64_t i) { return at[i * step]; },
       [&](std::int64_t first, const auto& add) {
         const T* from = source.as<const T>() + first;
         for (std::int64_t i = 0; i < n; ++i, from += source.strides[0]) add(i, from);
