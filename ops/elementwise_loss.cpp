@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/check_values.h"
+#include "ops/function.h"
 #include "ops/loss.h"
 
 namespace mantissa {
@@ -13,16 +14,21 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // target * log(x) + (1 - target) * log(1 - x). As in PyTorch, logarithms are clamped at -100, and the denominator of
 // the derivative, (target - x) / (x * (1 - x)), at 1e-12: a saturated and wrong x still learns.
-Tensor log_likelihood(const Tensor& x, const Tensor& target) {
-  const auto mix = [&](const Tensor& a, const Tensor& b) { return target * a + (1.0 - target) * b; };
-  const Tensor end = lt(x * (1.0 - x), Tensor(1e-12));
-  // not asked of a GPU, which would have to be waited for
-  if (end.device().is_cpu() && !any(end).item<bool>()) return mix(log(x), log(1.0 - x));
-  const Tensor p = x.detach(), inner = where(end, Tensor(0.5), x);
-  const auto stopped_log = [](const Tensor& t) { return clamp(log(t), -100, infinity); };
-  const Tensor at_end = mix(stopped_log(p), stopped_log(1.0 - p)) + (x - p) * ((target.detach() - p) * 1e12);
-  return where(end, at_end, mix(log(inner), log(1.0 - inner)));
-}
+struct LogLikelihood {
+  static constexpr auto name = "log_likelihood";
+  static Tensor stopped_log(const Tensor& x) { return clamp(log(x), -100, infinity); }
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& target) const {
+    saved.save({x, target});
+    return target * stopped_log(x) + (1.0 - target) * stopped_log(1.0 - x);
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor &x = saved[0], &target = saved[1];
+    std::vector<Tensor> gradients(2);
+    gradients[0] = g * (target - x) / clamp(x * (1.0 - x), 1e-12, infinity);
+    if (saved.needs_input_grad(1)) gradients[1] = g * (stopped_log(x) - stopped_log(1.0 - x));
+    return gradients;
+  }
+};
 // x * log(x), with 0 at x = 0.
 Tensor x_log_x(const Tensor& x) { return x * log(where(eq(x, Tensor(0.0)), Tensor(1.0), x)); }
 Tensor weighted(const Tensor& each, const Tensor& weight) { return weight.defined() ? each * weight : each; }
@@ -52,7 +58,7 @@ struct BinaryCrossEntropy {
     check_same_shape(x, target);
     check_all(name, logical_and(ge(x, Tensor(0.0)), le(x, Tensor(1.0))),
               "x holds values outside [0, 1]; use binary_cross_entropy_with_logits for logits");
-    return reduced_loss(-weighted(log_likelihood(x, target), weight), op.reduction);
+    return reduced_loss(-weighted(apply_function(LogLikelihood{}, x, target), weight), op.reduction);
   }
   static void samples(Samples& s) {
     for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
