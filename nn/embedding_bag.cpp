@@ -1,10 +1,9 @@
 #include "nn/embedding_bag.h"
 
-#include <algorithm>
-
 #include "core/kernel.h"
 #include "core/ops_special.h"
 #include "nn/embedding.h"
+#include "ops/index.h"
 #include "ops/named.h"
 
 namespace mantissa {
@@ -32,8 +31,8 @@ Tensor largest_of_bags(const Tensor& weight, const Tensor& indices, const Tensor
   const Tensor numbers = arange(n, {.dtype = i64, .device = bounds.device()});
   Tensor rows = embedding(weight, indices, padding_idx), bag = searchsorted(bounds, numbers, true) - Tensor(1);
   if (padding_idx) {
-    const std::int64_t padding = *padding_idx < 0 ? *padding_idx + weight.size(0) : *padding_idx;
-    const Tensor kept = flatten(nonzero(indices != static_cast<double>(padding)));
+    const auto padding = static_cast<double>(padding_row(padding_idx, weight.size(0)));
+    const Tensor kept = flatten(nonzero(indices != padding));
     rows = index_select(rows, 0, kept);
     bag = index_select(bag, 0, kept);
   }
