@@ -30,11 +30,11 @@ Tensor matrix_norm(const Tensor& x, double ord, const Dims& dims = {-2, -1}, boo
 Tensor vander(const Tensor& x, std::optional<std::int64_t> n = {}, bool increasing = false);
 
 // --- systems of equations, a [..., n, n] in f32 or f64, a batch of matrices if there are further dimensions ---
-// Here and below: computed by kernels on the host (core/decompose.h) that handle thousands of rows or thousands of
-// small matrices, with the same bits for any number of threads. Matrices on a GPU are copied there and the results
-// back, which waits for the GPU and cannot be captured; but solve_triangular, det, slogdet, lu, qr and functions that
-// use only these are composed of a few operators per row for up to 32 rows. solve, inv and cholesky throw for a matrix
-// that is singular (exactly: a pivot of 0) or not positive definite.
+// Here and below: computed by kernels (core/decompose.h) that handle thousands of rows or thousands of small matrices,
+// with the same bits for any number of threads. On a GPU nothing waits and everything can be captured, but for eig and
+// eigvals, which are computed on the host. solve, inv and cholesky throw for a matrix that is singular (exactly: a
+// pivot of 0) or not positive definite; on a GPU the error comes when the host next waits.
+//
 // solve: x with a x = b. b is [..., n, m], a vector [n], or a batch of vectors with a's batch size; batches broadcast.
 Tensor solve(const Tensor& a, const Tensor& b);
 // Like solve with b [..., n, m], using one triangle of a; the other one is not read.
@@ -79,13 +79,13 @@ Tensor matrix_exp(const Tensor& a);
 
 // --- singular values of a [..., m, n] in f32 or f64, k = min(m, n) ---
 // a = u diag(s) vh: u [..., m, k], s [..., k] descending, vh [..., k, n], as torch.linalg.svd with full_matrices=False.
-// Signs of the vectors are arbitrary; on a GPU vectors of singular values that are 0 up to rounding need not be
-// orthogonal. Gradients of vectors need distinct singular values. A matrix containing NaN or infinity gives NaN.
+// Signs of the vectors are arbitrary. Gradients of vectors need distinct singular values. A matrix containing NaN or
+// infinity gives NaN.
 struct SvdResult { Tensor u, s, vh; };
 SvdResult svd(const Tensor& a);
 Tensor svdvals(const Tensor& a);  // only s, whose gradient is always defined
 // Singular values up to rtol times the largest count as 0; rtol defaults to the dtype's epsilon times max(m, n). If two
-// norms prove that a has full rank, pinv uses QR on the CPU, which takes a fraction of the time.
+// norms prove that a has full rank, pinv on the CPU uses QR, which takes a fraction of the time.
 Tensor pinv(const Tensor& a, std::optional<double> rtol = {});         // [..., n, m] (Moore-Penrose)
 Tensor matrix_rank(const Tensor& a, std::optional<double> rtol = {});  // i64 [...]; no gradient
 // matmul(pinv(a, rcond), b): the minimum-norm least-squares solution of a x = b. b: as in solve, with m rows.

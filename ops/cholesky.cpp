@@ -1,12 +1,10 @@
-// Cholesky decomposition and the solvers that use it: cholesky, cholesky_solve, cholesky_inverse. A kernel on the host;
-// exported to ONNX composed of operators, column by column, on whole batches. Gradient: Murray, "Differentiation of the
+// Cholesky decomposition and the solvers that use it: cholesky, cholesky_solve, cholesky_inverse. A kernel; exported
+// to ONNX composed of operators, column by column, on whole batches. Gradient: Murray, "Differentiation of the
 // Cholesky decomposition", 2016. Read first: ops/linalg_solve.cpp.
-#include <vector>
-
 #include "core/decompose.h"
 #include "core/ops_matrix.h"
 #include "core/profile.h"
-#include "core/recording.h"
+#include "ops/check_values.h"
 #include "ops/function.h"
 #include "ops/onnx_trace.h"
 #include "ops/registry.h"
@@ -31,16 +29,21 @@ Tensor lower_factor(const Tensor& a) {
 
 Tensor by_kernel(const Tensor& a) {
   const ProfileRange range(ProfileKind::op, "cholesky", &a);
-  const Tensor factor = linalg::own_batch(a);
-  std::vector<std::int64_t> wrong(static_cast<std::size_t>(factor.size(0)));
-  kernels::dense_cholesky(cpu, factor.view(), wrong.data());
-  for (std::size_t item = 0; item < wrong.size(); ++item) {
-    if (wrong[item] < 0) continue;
-    const std::string which = a.dim() == 2 ? "the matrix" : concat("matrix ", item);
-    fail("cholesky: ", which, " is not positive definite: ", a, ", from row ", wrong[item],
-         "; add a small multiple of eye()");
+  const Tensor factor = linalg::own_batch(a), wrong = empty({factor.size(0)}, {.dtype = i64, .device = a.device()});
+  kernels::dense_cholesky(a.device(), factor.view(), wrong.view());
+  if (a.device().is_cpu()) {
+    for (std::int64_t item = 0; item < wrong.numel(); ++item) {
+      const std::int64_t row = wrong.data<std::int64_t>()[item];
+      if (row < 0) continue;
+      const std::string which = a.dim() == 2 ? "the matrix" : concat("matrix ", item);
+      fail("cholesky: ", which, " is not positive definite: ", a, ", from row ", row,
+           "; add a small multiple of eye()");
+    }
+  } else {
+    check_all("cholesky", wrong < 0.0,
+              "the matrix, or one of them, is not positive definite; add a small multiple of eye()");
   }
-  return factor.to(a.device());
+  return factor;
 }
 
 struct Cholesky {
@@ -48,7 +51,6 @@ struct Cholesky {
   static constexpr Dtype cast_inputs = f32;
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
-    check_may_read(name, a, "it looks for matrices that are not positive definite");
     const Tensor factor = is_traced(a) ? lower_factor(linalg::as_batch(a)) : by_kernel(a);
     check(!is_traced(a) || all(diagonal(factor, 0, 1, 2) > 0.0).item<bool>(),
           "cholesky: the matrix, or one of them, is not positive definite: ", a, "; add a small multiple of eye()");

@@ -1,7 +1,5 @@
 // Eigenvalues and eigenvectors of general real matrices: eig, eigvals. A kernel on the host; complex numbers are pairs
 // (core/ops_complex.h). For gradients a complex matrix becomes a real one of twice the size, [[re, -im], [im, re]].
-#include <memory>
-
 #include "core/decompose.h"
 #include "core/ops_complex.h"
 #include "core/ops_matrix.h"
@@ -23,10 +21,9 @@ EigResult by_kernel(const char* name, const Tensor& a, bool wanted) {
   const std::int64_t batch = a.size(0), n = a.size(1);
   const Tensor work = linalg::own_batch(a.detach().to(cpu).to(f64)), values = empty({batch, n, 2}, {.dtype = f64});
   const Tensor vectors = wanted ? empty({batch, n, n, 2}, {.dtype = f64}) : Tensor();
-  const auto good = std::make_unique<bool[]>(static_cast<std::size_t>(batch));
-  kernels::dense_eig(cpu, work.view(), values.view(), wanted ? vectors.view() : View{}, good.get());
-  for (std::int64_t item = 0; item < batch; ++item)
-    check(good[static_cast<std::size_t>(item)], name, ": the steps do not converge for matrix ", item, " of ", a);
+  const Tensor good = empty({batch}, {.dtype = boolean});
+  kernels::dense_eig(work.view(), values.view(), wanted ? vectors.view() : View{}, good.view());
+  linalg::check_converged(name, work, good);
   const auto brought = [&](const Tensor& x) { return x.to(a.dtype()).to(a.device()); };
   return {brought(values), wanted ? brought(vectors) : Tensor()};
 }

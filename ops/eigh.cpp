@@ -1,10 +1,7 @@
-// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh, by a kernel on the host.
-#include <memory>
-
+// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh, by a kernel.
 #include "core/decompose.h"
 #include "core/ops_matrix.h"
 #include "core/profile.h"
-#include "core/recording.h"
 #include "ops/function.h"
 #include "ops/onnx_trace.h"
 #include "ops/registry.h"
@@ -16,16 +13,15 @@ namespace {
 // For a batch [B, n, n]. Without `wanted`, vectors are undefined.
 EighResult decompose(const char* name, const Tensor& a, bool wanted) {
   check_may_look(name, a);
-  check_may_read(name, a, "it is computed on the host");
   const ProfileRange range(ProfileKind::op, name, &a);
   const std::int64_t batch = a.size(0), n = a.size(1);
-  const Tensor work = linalg::own_batch(a), values = empty({batch, n}, {.dtype = f64});
-  const Tensor vectors_t = wanted ? empty(work.sizes(), {.dtype = a.dtype()}) : Tensor();
-  const auto good = std::make_unique<bool[]>(static_cast<std::size_t>(batch));
-  kernels::dense_eigh(cpu, work.view(), values.view(), wanted ? vectors_t.view() : View{}, good.get());
-  for (std::int64_t item = 0; item < batch; ++item)
-    check(good[static_cast<std::size_t>(item)], name, ": the steps do not converge for matrix ", item, " of ", a);
-  return {values.to(a.dtype()).to(a.device()), wanted ? transpose(vectors_t.to(a.device())) : Tensor()};
+  const Device device = a.device();
+  const Tensor work = linalg::own_batch(a), values = empty({batch, n}, {.dtype = f64, .device = device});
+  const Tensor vectors_t = wanted ? empty(work.sizes(), {.dtype = a.dtype(), .device = device}) : Tensor();
+  const Tensor good = empty({batch}, {.dtype = boolean, .device = device});
+  kernels::dense_eigh(device, work.view(), values.view(), wanted ? vectors_t.view() : View{}, good.view());
+  linalg::check_converged(name, a, good);
+  return {values.to(a.dtype()), wanted ? transpose(vectors_t) : Tensor()};
 }
 
 // Values and vectors concatenated in one row per matrix, returned as a single result: [B, n + n n].

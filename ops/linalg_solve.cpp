@@ -1,13 +1,13 @@
 // Systems of linear equations: solve, inv, det, slogdet, logdet, solve_triangular, tensorinv, tensorsolve. Gaussian
-// elimination with partial pivoting and substitution: by the kernels of core/decompose.h, or composed of a few
-// operators per row on whole batches (ops/triangular.h says when). Gradients use the matrix identities (Giles, 2008),
+// elimination with partial pivoting and substitution: by the kernels of core/decompose.h, or for ONNX composed of a few
+// operators per row on whole batches. Gradients use the matrix identities (Giles, 2008),
 // not the elimination. Next: ops/cholesky.cpp.
 #include <cmath>
 
 #include "core/decompose.h"
 #include "core/ops_matrix.h"
 #include "core/profile.h"
-#include "core/recording.h"
+#include "ops/check_values.h"
 #include "ops/function.h"
 #include "ops/onnx_trace.h"
 #include "ops/registry.h"
@@ -25,15 +25,9 @@ void check_precise(const char* name, const Tensor& a) {
 Tensor as_batch(const Tensor& x) {
   return contiguous(reshape(x, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)}));
 }
-bool has_kernels(const Tensor& a) { return a.device().is_cpu() && !is_traced(a); }
-Tensor on_host(const Tensor& a) { return is_traced(a) ? a : a.detach().to(cpu); }
-Tensor on_host_if_large(const char* name, const Tensor& a, std::int64_t rows) {
-  if (rows <= 32) return a;
-  check_may_read(name, a, "a matrix of more than 32 rows is computed on the host");
-  return on_host(a);
-}
+bool has_kernels(const Tensor& a) { return !is_traced(a); }
 Tensor own_batch(const Tensor& x) {
-  const Tensor y = empty(x.sizes(), {.dtype = x.dtype()});
+  const Tensor y = empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
   Tensor(y).copy_(x);
   return reshape(y, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)});
 }
@@ -48,16 +42,19 @@ Dims batch_and(const Tensor& a, std::initializer_list<std::int64_t> last) {
   return sizes;
 }
 Tensor identity(const Tensor& like, std::int64_t n) { return eye(n, {.dtype = like.dtype(), .device = like.device()}); }
+void check_converged(const char* name, const Tensor& a, const Tensor& good) {
+  if (!a.device().is_cpu()) return check_all(name, good, "the steps do not converge");
+  for (std::int64_t item = 0; item < good.numel(); ++item)
+    check(good.data<bool>()[item], name, ": the steps do not converge for matrix ", item, " of ", a);
+}
 
 Tensor substitute(const Tensor& triangle, const Tensor& right, bool upper) {
   const std::int64_t n = triangle.size(-1);
-  const char* const name = "solve_triangular";
-  const Tensor host_t = on_host_if_large(name, triangle, n), host_right = on_host_if_large(name, right, n);
-  if (has_kernels(host_t) && has_kernels(host_right)) {
-    const ProfileRange range(ProfileKind::op, name, &right);
-    const Tensor x = own_batch(host_right);
-    kernels::dense_solve(cpu, batch_view(host_t).view(), x.view(), upper ? Triangle::upper : Triangle::lower);
-    return reshape(x, right.sizes()).to(right.device());
+  if (has_kernels(triangle) && has_kernels(right)) {
+    const ProfileRange range(ProfileKind::op, "solve_triangular", &right);
+    const Tensor x = own_batch(right);
+    kernels::dense_solve(x.device(), batch_view(triangle).view(), x.view(), upper ? Triangle::upper : Triangle::lower);
+    return reshape(x, right.sizes());
   }
   const Tensor t = as_batch(triangle), x = as_batch(right).clone();
   for (std::int64_t i = 0; i < n; ++i) {
@@ -105,31 +102,21 @@ Eliminated eliminate(const Tensor& a, const Tensor& b) {
   }
   return {{contiguous(slice(m, 2, 0, n)), pivots}, contiguous(slice(m, 2, n)), sign};
 }
-// The sign of the permutation that exchanges rows with these pivots [B, n], on the host: [B].
+// The sign of the permutation that exchanges rows with these pivots [B, n]: [B].
 Tensor sign_of(const Tensor& pivots, Dtype dtype) {
-  const std::int64_t batch = pivots.size(0), n = pivots.size(1);
-  const Tensor sign = empty({batch}, {.dtype = dtype});
-  visit_precise(dtype, [&]<class T> {
-    const std::int64_t* pivot = pivots.data<std::int64_t>();
-    T* to = sign.data<T>();
-    for (std::int64_t item = 0; item < batch; ++item) {
-      bool odd = false;
-      for (std::int64_t k = 1; k <= n; ++k) odd ^= *pivot++ != k;
-      *to++ = odd ? T(-1) : T(1);
-    }
-  });
-  return sign;
+  const Tensor rows = arange(pivots.size(1), {.device = pivots.device()}) + 1;
+  return prod(1.0 - 2.0 * cast(ne(pivots, rows), dtype), {1});
 }
 // The same for a [B, n, n] without b, by the kernel where it can be used.
 Eliminated eliminate(const char* name, const Tensor& a) {
-  const Tensor host = linalg::on_host_if_large(name, a, a.size(1));
-  if (!linalg::has_kernels(host))
+  if (!linalg::has_kernels(a))
     return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
   const ProfileRange range(ProfileKind::op, name, &a);
-  const Tensor lu = linalg::own_batch(host), pivots = empty({a.size(0), a.size(1)}, {.dtype = i64});
-  kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
+  const Tensor lu = linalg::own_batch(a);
+  const Tensor pivots = empty({a.size(0), a.size(1)}, {.dtype = i64, .device = a.device()});
+  kernels::dense_lu(a.device(), lu.view(), pivots.view());
   Tensor(pivots).add_(1.0);
-  return {{lu.to(a.device()), pivots.to(a.device())}, Tensor(), sign_of(pivots, a.dtype()).to(a.device())};
+  return {{lu, pivots}, Tensor(), sign_of(pivots, a.dtype())};
 }
 // Whether a batch of matrices is one matrix expanded.
 bool is_one_matrix(const Tensor& a) {
@@ -139,15 +126,19 @@ bool is_one_matrix(const Tensor& a) {
 }
 // x := a^-1 x, or transpose(a)^-1 x, for the factors [B, n, n] of a from dense_lu, or [1, n, n] shared by all x.
 void solve_by_factors(const Tensor& lu, const Tensor& pivots, const Tensor& x, bool transposed) {
-  const std::int64_t n = lu.size(1), distance = lu.size(0) == 1 ? 0 : n;
+  const std::int64_t n = lu.size(1);
+  const Device device = x.device();
   const View factors = expand(transposed ? transpose(lu) : lu, {x.size(0), n, n}).view();
-  if (!transposed) kernels::dense_exchange(cpu, x.view(), pivots.data<std::int64_t>(), distance, false);
-  kernels::dense_solve(cpu, factors, x.view(), transposed ? Triangle::lower : Triangle::unit_lower);
-  kernels::dense_solve(cpu, factors, x.view(), transposed ? Triangle::unit_upper : Triangle::upper);
-  if (transposed) kernels::dense_exchange(cpu, x.view(), pivots.data<std::int64_t>(), distance, true);
+  const View exchanges = expand(pivots, {x.size(0), n}).view();
+  if (!transposed) kernels::dense_exchange(device, x.view(), exchanges, false);
+  kernels::dense_solve(device, factors, x.view(), transposed ? Triangle::lower : Triangle::unit_lower);
+  kernels::dense_solve(device, factors, x.view(), transposed ? Triangle::unit_upper : Triangle::upper);
+  if (transposed) kernels::dense_exchange(device, x.view(), exchanges, true);
 }
-// Throws at the first zero pivot in the factors [B, n, n] of a.
+// Throws at the first zero pivot in the factors [B, n, n] of a; on a GPU the next wait throws.
 template <class T> void check_regular(const char* name, const Tensor& a, const Tensor& lu) {
+  if (!a.device().is_cpu())
+    return check_all(name, diagonal(lu, 0, 1, 2) != 0.0, "a is singular, or one of its matrices");
   const std::int64_t n = lu.size(1);
   const T* const factors = lu.data<T>();
   for (std::int64_t item = 0; item < lu.size(0); ++item) {
@@ -166,7 +157,6 @@ struct Solve {
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     check_precise(caller, a);
     check(a.dtype() == b.dtype(), "solve: dtypes of ", a, " and ", b, " differ; cast one of them");
-    check_may_read(caller, a, "it looks for singular matrices");
     if (!is_traced(a) && !is_traced(b)) {
       const ProfileRange range(ProfileKind::op, caller, &a);
       const std::int64_t n = a.size(-1);
@@ -174,11 +164,11 @@ struct Solve {
       if (is_one_matrix(a))
         while (one.dim() > 2) one = select(one, 0, 0);
       const Tensor lu = linalg::own_batch(one), x = linalg::own_batch(b);
-      const Tensor pivots = empty({lu.size(0), n}, {.dtype = i64});
-      kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
+      const Tensor pivots = empty({lu.size(0), n}, {.dtype = i64, .device = a.device()});
+      kernels::dense_lu(a.device(), lu.view(), pivots.view());
       visit_precise(a.dtype(), [&]<class T> { check_regular<T>(caller, a, lu); });
       solve_by_factors(lu, pivots, x, false);
-      const Tensor y = reshape(x, b.sizes()).to(b.device());
+      const Tensor y = reshape(x, b.sizes());
       saved.save({a, b, y, lu, pivots});
       return y;
     }
@@ -191,10 +181,9 @@ struct Solve {
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
     const Tensor x = grad_enabled() ? mantissa::solve(saved[0], saved[1]) : saved[2];
     if (!grad_enabled() && saved.size() > 3) {
-      check_may_read(caller, g, "its factors are on the host");
       const Tensor gb = linalg::own_batch(g);
       solve_by_factors(saved[3], saved[4], gb, true);
-      const Tensor shaped = reshape(gb, g.sizes()).to(g.device());
+      const Tensor shaped = reshape(gb, g.sizes());
       return {-matmul(shaped, transpose(x)), shaped};
     }
     const Tensor gb = mantissa::solve(transpose(saved[0]), g);

@@ -1,7 +1,7 @@
 // LU factorization by Gaussian elimination: lu_factor, lu, lu_solve. Read first: ops/linalg_solve.cpp.
-#include <utility>
-
+#include "core/decompose.h"
 #include "core/ops_matrix.h"
+#include "ops/check_values.h"
 #include "ops/function.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
@@ -16,23 +16,14 @@ Tensor unit_lower(const Tensor& lu) { return tril(lu, -1) + identity(lu, lu.size
 
 // Converts pivots [B, n] (the row that each row was swapped with, in sequence, counted from 1) to the order of a's rows
 // in P^T a: [B, n].
-Tensor row_order(const Tensor& given) {
-  const std::int64_t batch = given.size(0), n = given.size(1);
-  const Tensor pivots = contiguous(linalg::on_host_if_large("lu", given, n));
-  if (linalg::has_kernels(pivots)) {
-    const Tensor order = contiguous(expand(arange(n), {batch, n})).clone();
-    const std::int64_t* pivot = pivots.data<std::int64_t>();
-    for (std::int64_t item = 0; item < batch; ++item) {
-      std::int64_t* const rows = order.data<std::int64_t>() + item * n;
-      for (std::int64_t k = 0; k < n; ++k, ++pivot) {
-        check(*pivot >= 1 && *pivot <= n, "lu_solve: a pivot is ", *pivot, ", must be a row of 1 to ", n);
-        std::swap(rows[k], rows[*pivot - 1]);
-      }
-    }
-    return order.to(given.device());
-  }
+Tensor row_order(const Tensor& pivots) {
+  const std::int64_t batch = pivots.size(0), n = pivots.size(1);
   const Tensor rows = arange(n, {.device = pivots.device()});
   Tensor order = expand(rows, {batch, n}).clone();
+  if (linalg::has_kernels(pivots)) {
+    kernels::dense_exchange(order.device(), unsqueeze(order, 2).view(), (pivots - 1).view(), false);
+    return order;
+  }
   for (std::int64_t k = 0; k < n; ++k) {
     const Tensor other = slice(pivots, 1, k, k + 1) - 1, here = slice(order, 1, k, k + 1).clone();
     const Tensor there = gather(order, 1, other);
@@ -40,6 +31,13 @@ Tensor row_order(const Tensor& given) {
     slice(order, 1, k, k + 1).copy_(there);
   }
   return order;
+}
+void check_pivots(const Tensor& pivots, std::int64_t n) {
+  if (!linalg::has_kernels(pivots)) return;
+  if (!pivots.device().is_cpu())
+    return check_all("lu_solve", logical_and(pivots >= 1.0, pivots <= static_cast<double>(n)), "a pivot is not a row");
+  for (const std::int64_t pivot : pivots.to_vector<std::int64_t>())
+    check(pivot >= 1 && pivot <= n, "lu_solve: a pivot is ", pivot, ", must be a row of 1 to ", n);
 }
 Tensor in_order(const Tensor& x, const Tensor& order) {  // permutes the rows of x [B, n, m]
   return gather(x, 1, expand(unsqueeze(order, 2), x.sizes()));
@@ -128,6 +126,7 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b) {
   Dims batch = broadcast(batch_and(lu, {}), batch_and(b, {})), sizes = batch, places = batch;
   for (const std::int64_t size : {n, b.size(-1)}) sizes.push_back(size);
   for (const std::int64_t size : {n, std::int64_t{1}}) places.push_back(size);
+  check_pivots(pivots, n);
   const Tensor order = reshape(row_order(reshape(pivots, {numel_of(batch_and(lu, {})), n})), batch_and(lu, {n, 1}));
   const Tensor right = gather(expand(b, sizes), -2, expand(order, sizes));
   return solve_triangular(lu, solve_triangular(unit_lower(lu), right, false), true);

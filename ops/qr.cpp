@@ -1,6 +1,6 @@
 // QR decomposition by Householder reflections (Golub and Van Loan, Matrix Computations, 5.2): qr, householder_product.
-// Kernels, or a few operators per column of a whole batch (ops/triangular.h says when). Signs are LAPACK's. Read first:
-// ops/linalg_solve.cpp.
+// Kernels, or for ONNX and for gradients of householder_product a few operators per column of a whole batch. Signs are
+// LAPACK's. Read first: ops/linalg_solve.cpp.
 #include <algorithm>
 
 #include "core/decompose.h"
@@ -25,8 +25,8 @@ Reflections reflect(const Tensor& a) {
   const std::int64_t m = a.size(1), n = a.size(2), count = std::min(m, n);
   if (linalg::has_kernels(a)) {
     const ProfileRange range(ProfileKind::op, "qr", &a);
-    const Reflections r{linalg::own_batch(a), empty({a.size(0), count}, {.dtype = a.dtype()})};
-    kernels::dense_qr(cpu, r.packed.view(), r.tau.view());
+    const Reflections r{linalg::own_batch(a), empty({a.size(0), count}, {.dtype = a.dtype(), .device = a.device()})};
+    kernels::dense_qr(a.device(), r.packed.view(), r.tau.view());
     return r;
   }
   Reflections r{a.clone(), zeros({a.size(0), count}, {.dtype = a.dtype(), .device = a.device()})};
@@ -48,14 +48,11 @@ Reflections reflect(const Tensor& a) {
 Tensor reflected(const Tensor& v, const Tensor& tau, std::int64_t columns) {
   const std::int64_t m = v.size(1), count = tau.size(1);
   const bool recorded = grad_enabled() && (v.requires_grad() || tau.requires_grad());  // then composed of operators
-  const char* const name = "householder_product";
-  const Tensor host_v = recorded ? v : linalg::on_host_if_large(name, v, count),
-               host_tau = recorded ? tau : linalg::on_host_if_large(name, tau, count);
-  if (linalg::has_kernels(host_v) && linalg::has_kernels(host_tau) && !recorded) {
-    const ProfileRange range(ProfileKind::op, name, &v);
-    const Tensor q = empty({v.size(0), m, columns}, {.dtype = v.dtype()});
-    kernels::dense_reflections(cpu, q.view(), host_v.view(), host_tau.view());
-    return q.to(v.device());
+  if (linalg::has_kernels(v) && linalg::has_kernels(tau) && !recorded) {
+    const ProfileRange range(ProfileKind::op, "householder_product", &v);
+    const Tensor q = empty({v.size(0), m, columns}, {.dtype = v.dtype(), .device = v.device()});
+    kernels::dense_reflections(v.device(), q.view(), v.view(), tau.view());
+    return q;
   }
   const Tensor unit = identity(v, m), vectors = tril(v, -1) + slice(unit, 1, 0, v.size(2));
   Tensor q = expand(slice(unit, 1, 0, columns), {v.size(0), m, columns});
@@ -80,9 +77,9 @@ struct Qr {
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
     const std::int64_t m = a.size(1), n = a.size(2), k = rank(m, n);
-    const Reflections f = reflect(linalg::on_host_if_large(name, a, std::min(m, n)));
+    const Reflections f = reflect(a);
     const Tensor q = reflected(slice(f.packed, 2, 0, std::min(m, n)), f.tau, k), r = slice(triu(f.packed), 1, 0, k);
-    const Tensor y = cat({flatten(contiguous(q), 1), flatten(contiguous(r), 1)}, 1).to(a.device());
+    const Tensor y = cat({flatten(contiguous(q), 1), flatten(contiguous(r), 1)}, 1);
     saved.save({a, y});
     return y;
   }

@@ -1,12 +1,10 @@
-// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank, by a kernel on the host. Read first:
+// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank, by a kernel. Read first:
 // ops/linalg_solve.cpp.
 #include <algorithm>
-#include <memory>
 
 #include "core/decompose.h"
 #include "core/ops_matrix.h"
 #include "core/profile.h"
-#include "core/recording.h"
 #include "ops/floating.h"
 #include "ops/function.h"
 #include "ops/onnx_trace.h"
@@ -23,23 +21,21 @@ using linalg::check_precise;
 // Without a gradient, for a batch [B, m, n]. Without `vectors` u and vh are undefined.
 SvdResult decompose(const char* name, const Tensor& a, bool vectors = true) {
   check_may_look(name, a);
-  check_may_read(name, a, "it is computed on the host");
   const ProfileRange range(ProfileKind::op, name, &a);
   const bool wide = a.size(1) < a.size(2);
   const Tensor columns = linalg::own_batch(wide ? transpose(a) : a);
   const std::int64_t batch = a.size(0), m = columns.size(1), n = columns.size(2);
-  const Tensor values = empty({batch, n}, {.dtype = f64});
+  const TensorOptions like{.dtype = a.dtype(), .device = a.device()};
+  const Tensor values = empty({batch, n}, {.dtype = f64, .device = a.device()});
+  const Tensor good = empty({batch}, {.dtype = boolean, .device = a.device()});
   Tensor u_t, v_t;
-  if (vectors) u_t = empty({batch, n, m}, {.dtype = a.dtype()}), v_t = empty({batch, n, n}, {.dtype = a.dtype()});
-  const auto good = std::make_unique<bool[]>(static_cast<std::size_t>(batch));
-  kernels::dense_svd(cpu, columns.view(), values.view(), vectors ? u_t.view() : View{}, vectors ? v_t.view() : View{},
-                     good.get());
-  for (std::int64_t item = 0; item < batch; ++item)
-    check(good[static_cast<std::size_t>(item)], name, ": the steps do not converge for matrix ", item, " of ", a);
-  const Tensor s = values.to(a.dtype()).to(a.device());
+  if (vectors) u_t = empty({batch, n, m}, like), v_t = empty({batch, n, n}, like);
+  kernels::dense_svd(a.device(), columns.view(), values.view(), vectors ? u_t.view() : View{},
+                     vectors ? v_t.view() : View{}, good.view());
+  linalg::check_converged(name, a, good);
+  const Tensor s = values.to(a.dtype());
   if (!vectors) return {Tensor(), s, Tensor()};
-  const Tensor u = u_t.to(a.device()), v = v_t.to(a.device());
-  return wide ? SvdResult{transpose(v), s, u} : SvdResult{transpose(u), s, v};
+  return wide ? SvdResult{transpose(v_t), s, u_t} : SvdResult{transpose(u_t), s, v_t};
 }
 void check_matrices(const char* name, const Tensor& a) {
   check(a.dim() >= 2, name, ": needs matrices [..., m, n], got ", a);
@@ -97,9 +93,10 @@ struct Svdvals {
   }
 };
 // R^-1 Q^T for a = Q R, or the same for the transpose. Valid only for a matrix of certainly full rank: the product of
-// the Frobenius norms of R and its inverse bounds the condition number. Undefined if one in the batch fails that test.
+// the Frobenius norms of R and its inverse bounds the condition number. Undefined if one in the batch fails that test,
+// and on a GPU, which would have to be waited for.
 Tensor by_qr(const Tensor& a, double part) {
-  if (!linalg::has_kernels(a) || a.numel() == 0) return {};
+  if (!linalg::has_kernels(a) || !a.device().is_cpu() || a.numel() == 0) return {};
   const bool wide = a.size(1) < a.size(2);
   const QrResult f = qr(wide ? transpose(a) : a);
   const Tensor unit = expand(linalg::identity(a, f.r.size(1)), f.r.sizes());
@@ -124,8 +121,7 @@ struct Pinv {  // Golub and Pereyra, 1973
   }
   Tensor forward(Saved& saved, const Tensor& a) const {
     check_precise(name, a);
-    check_may_read(name, a, "it is computed on the host");
-    const Tensor y = inverse(linalg::on_host(a)).to(a.device());
+    const Tensor y = inverse(a.detach());
     saved.save({a, y});
     return y;
   }

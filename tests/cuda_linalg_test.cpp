@@ -1,6 +1,6 @@
 // Linear systems and singular values on every device: the defining equations hold for many sizes, for matrices that
-// need pivoting, are singular, have repeated singular values or are rank-deficient. Values and gradients:
-// golden_ops_test.cpp, op_test.cpp.
+// need pivoting, are singular, have repeated singular values or are rank-deficient; nothing waits for a GPU. Values and
+// gradients: golden_ops_test.cpp, op_test.cpp.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -9,6 +9,7 @@
 #include "core/ops_matrix.h"
 #include "core/random.h"
 #include "jit/capture.h"
+#include "tests/decompositions.h"
 #include "tests/devices.h"
 
 using namespace mantissa;
@@ -18,7 +19,6 @@ using Catch::Matchers::Contains;
 namespace {
 
 double worst(const Tensor& x) { return x.numel() == 0 ? 0 : max(abs(x)).item<double>(); }
-Tensor identity(std::int64_t n, const Tensor& like) { return eye(n, {.dtype = like.dtype(), .device = like.device()}); }
 
 // Correct shapes, descending values, vectors orthonormal up to the rank, and a product equal to a.
 void check_svd(const Tensor& a, std::int64_t rank, double tolerance) {
@@ -80,10 +80,16 @@ TEST_CASE("solve, inv and det, where rows must be exchanged and for many sizes")
     CHECK(det(singular).item<double>() == 0);
     CHECK(slogdet(singular).sign.item<double>() == 0);
     CHECK(slogdet(singular).logabsdet.item<double>() == -HUGE_VAL);
-    CHECK_THAT(message_of([&] { solve(singular, identity(2, singular)); }),
-               Contains("solve: a is singular, or one of its matrices: f64[2, 2]"));
+    CHECK_THAT(message_of([&] {
+                 solve(singular, identity(2, singular));
+                 synchronize(device);
+               }),
+               Contains("solve: a is singular, or one of its matrices"));
     CHECK_THAT(message_of([&] { inv(singular.to(f16)); }), Contains("inv: needs f32 or f64, got f16[2, 2]"));
-    CHECK_THAT(message_of([&] { cholesky(singular - 3.0 * identity(2, singular)); }),
+    CHECK_THAT(message_of([&] {
+                 cholesky(singular - 3.0 * identity(2, singular));
+                 synchronize(device);
+               }),
                Contains("not positive definite"));
   }
 }
@@ -167,7 +173,7 @@ TEST_CASE("lu: factors that make the matrix again, and solve equations; matrix_e
   }
 }
 
-TEST_CASE("large matrices: results and gradients on the device are those of the CPU") {
+TEST_CASE("matrices of several blocks: results and gradients on the device are those of the CPU") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   const TensorOptions o{.dtype = f64};
   const auto regular = [](const Tensor& x) { return x + 9.0 * identity(x.size(-1), x); };
@@ -208,27 +214,94 @@ TEST_CASE("large matrices: results and gradients on the device are those of the 
   }
 }
 
-TEST_CASE("small matrices are decomposed in captured steps with the same bits; large ones say why they cannot be") {
+TEST_CASE("decompositions on a GPU, around the sizes of its blocks and beyond, to errors of n eps") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   manual_seed(7);
-  const auto body = [](const Tensor& x) {
-    const QrResult f = qr(x);
-    return det(x) + matmul(f.q, solve_triangular(f.r, x, true)) + lu(x).u;
-  };
-  auto step = jit::capture(body);
-  for (int i = 0; i < 4; ++i) {
-    const Tensor x = randn({32, 32}).to(cuda);
-    CHECK(equal(step(x), body(x)));
+  for (const Dtype dtype : {f32, f64}) {
+    for (const Dims& sizes : {Dims{33, 33}, Dims{64, 64}, Dims{97, 97}, Dims{70, 40}, Dims{34, 66}, Dims{2, 35, 35},
+                              Dims{6, 8, 8}, Dims{4, 1, 1}})
+      check_decompositions(randn(sizes, {.dtype = dtype}).to(cuda));
   }
-  CHECK(step.replays() == 2);
-  const Tensor large = randn({33, 33}).to(cuda);
-  for (const auto& f : std::vector<std::function<Tensor(const Tensor&)>>{
-           [](const Tensor& x) { return qr(x).q; }, [](const Tensor& x) { return det(x); },
-           [](const Tensor& x) { return lu(x).u; }, [](const Tensor& x) { return solve_triangular(x, x, true); },
-           [](const Tensor& x) { return pinv(x); }, [](const Tensor& x) { return eigvalsh(x); }}) {
-    auto refused = jit::capture(f);
-    refused(large);
-    CHECK_THAT(message_of([&] { refused(large); }),
-               Contains("cannot be part of a step that is captured") && Contains("computed on the host"));
+}
+
+TEST_CASE("singular values and eigenvalues that are given come back: many powers of ten, equal, 0, large and small") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  manual_seed(8);
+  for (const Dtype dtype : {f32, f64}) {
+    const TensorOptions o{.dtype = dtype, .device = cuda};
+    for (const std::int64_t n : {24, 75}) {
+      const Tensor u = qr(randn({n, n}, o)).q, v = qr(randn({n, n}, o)).q, some = arange(0, n, 1, o);
+      const Tensor powers = exp2(some * -0.5),
+                   steps = where(some < 8.0, 1.0, where(some < 16.0, 0.5, zeros_like(some)));
+      for (const Tensor& values : {powers, steps, zeros({n}, o), ones({n}, o), powers * 1e18, powers * 1e-18}) {
+        const Tensor a = matmul(u * unsqueeze(values, 0), transpose(v)),
+                     h = matmul(u * unsqueeze(values, 0), transpose(u));
+        const double allowed = few * static_cast<double>(n) * epsilon(a) * max(values).item<double>();
+        const SvdResult s = svd(a);
+        CHECK(worst(s.s - values) <= allowed);
+        CHECK(worst(matmul(s.u * unsqueeze(s.s, -2), s.vh) - a) <= allowed);
+        CHECK(skewness(s.u) < few);  // also where values are 0
+        CHECK(skewness(transpose(s.vh)) < few);
+        const EighResult e = eigh(h);
+        CHECK(worst(flip(e.values, {0}) - values) <= allowed);
+        CHECK(skewness(e.vectors) < few);
+      }
+      CHECK(matrix_rank(matmul(u * unsqueeze(steps, 0), v)).item<int>() == 16);
+    }
+  }
+}
+
+TEST_CASE("on a GPU errors of decompositions come when the host waits, and NaN stays in its matrix") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  const auto said = [](const std::function<void()>& f) { return message_of([&] { f(), synchronize(cuda); }); };
+  for (const std::int64_t n : {5, 70}) {
+    const Tensor unit = eye(n, {.device = cuda}), bad = unit.clone();
+    slice(slice(bad, 0, n - 1), 1, n - 1).fill_(0.0);
+    const Tensor batch = stack({unit, bad}, 0), b = ones({2, n, 1}, {.device = cuda});
+    CHECK_THAT(said([&] { solve(batch, b); }), Contains("solve: a is singular, or one of its matrices"));
+    CHECK_THAT(said([&] { inv(batch); }), Contains("inv: a is singular"));
+    CHECK_THAT(said([&] { cholesky(batch); }), Contains("cholesky: ") && Contains("is not positive definite"));
+    const LuFactorResult f = lu_factor(unit);
+    CHECK_THAT(said([&] { lu_solve(f.lu, f.pivots + 1, select(b, 0, 0)); }),
+               Contains("lu_solve: a pivot is not a row"));
+    CHECK(said([&] { solve(unit, b), cholesky(unit), inv(unit); }) == "");
+    slice(slice(bad, 0, n - 1), 1, 0, 1).fill_(NAN);
+    const Tensor with_nan = stack({bad, 3.0 * unit}, 0);
+    const SvdResult s = svd(with_nan);
+    const EighResult e = eigh(with_nan);
+    for (const Tensor& x : {s.u, s.s, s.vh, e.values, e.vectors}) CHECK(all(isnan(select(x, 0, 0))).item<bool>());
+    for (const Tensor& x : {s.s, e.values}) CHECK(all(select(x, 0, 1) == 3.0).item<bool>());
+  }
+}
+
+TEST_CASE("decompositions and their gradients in captured steps, with the bits of eager ones") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  manual_seed(9);
+  const auto body = [](const Tensor& given) {
+    const Tensor x = given.detach().requires_grad_(), unit = identity(x.size(-1), x);
+    const Tensor positive = matmul(x, transpose(x)) + unit;
+    const QrResult f = qr(x);
+    const Tensor y = sum(cholesky(positive)) + logdet(positive) + sum(solve(positive, x)) + sum(inv(positive)) +
+                     sum(square(matmul(f.q, solve_triangular(f.r + 9.0 * unit, x, true)))) + sum(lu(positive).u) +
+                     sum(svdvals(x)) + sum(eigvalsh(positive)) + sum(pinv(positive)) + cond(positive);
+    y.backward();
+    return stack({x.grad(), svd(x.detach()).u, eigh(positive.detach()).vectors}, 0);
+  };
+  for (const std::int64_t n : {6, 40}) {
+    auto step = jit::capture(body);
+    for (int i = 0; i < 3; ++i) {
+      const Tensor x = randn({n, n}).to(cuda);
+      CHECK(same_bits(step(x), body(x)));
+    }
+    CHECK(step.replays() == 1);
   }
 }

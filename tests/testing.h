@@ -36,7 +36,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.defined() != b.defined()) return false;
   if (!a.defined()) return true;
   if (!(a.sizes() == b.sizes()) || a.dtype() != b.dtype()) return false;
-  const Tensor x = a.detach().contiguous(), y = b.detach().contiguous();
+  const Tensor x = a.detach().to(cpu).contiguous(), y = b.detach().to(cpu).contiguous();
   return std::memcmp(x.raw_data(), y.raw_data(), static_cast<std::size_t>(x.nbytes())) == 0;
 }
 

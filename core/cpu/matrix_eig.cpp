@@ -314,13 +314,13 @@ bool decompose(const Matrix<double>& a, Complex* values, Complex* vectors) {
 
 }  // namespace
 
-void dense_eig(const View& a, const View& values, const View& vectors, bool* good) {
+void dense_eig(const View& a, const View& values, const View& vectors, const View& good) {
   const std::int64_t n = a.size(1);
   const double work = 25.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  if (n == 0) return std::fill_n(good, a.size(0), true), void();
+  if (n == 0) return std::fill_n(good.as<bool>(), a.size(0), true), void();
   for_matrices(a.size(0), work, [&](std::int64_t item) {  // a pair of numbers is a std::complex
-    good[item] = decompose(matrix_of<double>(a, item), static_cast<Complex*>(values.data) + item * n,
-                           vectors ? static_cast<Complex*>(vectors.data) + item * n * n : nullptr);
+    good.as<bool>()[item] = decompose(matrix_of<double>(a, item), static_cast<Complex*>(values.data) + item * n,
+                                      vectors ? static_cast<Complex*>(vectors.data) + item * n * n : nullptr);
   });
 }
 

@@ -161,14 +161,14 @@ template <class T> bool decompose(const Matrix<T>& a, double* values, const Matr
 
 }  // namespace
 
-void dense_eigh(const View& a, const View& values, const View& vectors_t, bool* good) {
+void dense_eigh(const View& a, const View& values, const View& vectors_t, const View& good) {
   const std::int64_t n = a.size(1);
   const double work = 9.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  if (n == 0) return std::fill_n(good, a.size(0), true), void();
+  if (n == 0) return std::fill_n(good.as<bool>(), a.size(0), true), void();
   visit_precise(a.dtype, [&]<class T> {
     for_matrices(a.size(0), work, [&](std::int64_t item) {
-      good[item] = decompose(matrix_of<T>(a, item), values.as<double>() + item * n,
-                             vectors_t ? matrix_of<T>(vectors_t, item) : Matrix<T>());
+      good.as<bool>()[item] = decompose(matrix_of<T>(a, item), values.as<double>() + item * n,
+                                        vectors_t ? matrix_of<T>(vectors_t, item) : Matrix<T>());
     });
   });
 }

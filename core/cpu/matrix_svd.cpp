@@ -251,15 +251,16 @@ template <class T> bool decompose(const Matrix<T>& given, double* values, const 
 
 }  // namespace
 
-void dense_svd(const View& a, const View& values, const View& u_t, const View& v_t, bool* good) {
+void dense_svd(const View& a, const View& values, const View& u_t, const View& v_t, const View& good) {
   const std::int64_t m = a.size(1), n = a.size(2);
-  if (n == 0) return std::fill_n(good, a.size(0), true), void();
+  if (n == 0) return std::fill_n(good.as<bool>(), a.size(0), true), void();
   const double work =
       4.0 * (static_cast<double>(m) + 5.0 * static_cast<double>(n)) * static_cast<double>(n) * static_cast<double>(n);
   visit_precise(a.dtype, [&]<class T> {
     for_matrices(a.size(0), work, [&](std::int64_t item) {
-      good[item] = decompose(matrix_of<T>(a, item), values.as<double>() + item * n,
-                             u_t ? matrix_of<T>(u_t, item) : Matrix<T>(), v_t ? matrix_of<T>(v_t, item) : Matrix<T>());
+      good.as<bool>()[item] =
+          decompose(matrix_of<T>(a, item), values.as<double>() + item * n, u_t ? matrix_of<T>(u_t, item) : Matrix<T>(),
+                    v_t ? matrix_of<T>(v_t, item) : Matrix<T>());
     });
   });
 }

@@ -6,6 +6,7 @@
 #include "core/cpu/matrix.h"
 #include "core/cpu/simd.h"
 #include "core/decompose.h"
+#include "core/visit_word.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
@@ -154,14 +155,15 @@ template <class T> std::int64_t largest(const T* x, std::int64_t n) {
   return 0;  // only NaN
 }
 template <class T>
-void exchange_rows(const Matrix<T>& a, const std::int64_t* pivots, std::int64_t count, bool back = false) {
+void exchange_rows(const Matrix<T>& a, const std::int64_t* pivots, std::int64_t step, std::int64_t count,
+                   bool back = false) {
   if (a.columns == 0) return;
   const std::int64_t grain = std::max<std::int64_t>(64, grain_size / std::max<std::int64_t>(1, count));
   parallel_for(a.columns, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t k = back ? count - 1 - i : i;
-      if (pivots[k] == k) continue;
-      T *here = &a(k, 0), *there = &a(pivots[k], 0);
+      const std::int64_t k = back ? count - 1 - i : i, other = pivots[k * step];
+      if (other == k || other < 0 || other >= a.rows) continue;
+      T *here = &a(k, 0), *there = &a(other, 0);
       for (std::int64_t j = begin; j < end; ++j) std::swap(here[j * a.column], there[j * a.column]);
     }
   });
@@ -228,11 +230,11 @@ template <class T> void eliminate(const Matrix<T>& a, std::int64_t* pivots) {
   const std::int64_t h = std::max(panel, n / 2 / panel * panel);
   const Matrix<T> left = a.part(0, 0, m, h), right = a.part(0, h, m, n - h), below = a.from(h, h);
   eliminate(left, pivots);
-  exchange_rows(right, pivots, h);
+  exchange_rows(right, pivots, 1, h);
   solve_lower_of(a.part(0, 0, h, h), right.part(0, 0, h, n - h), true);
   add_product(T(-1), a.part(h, 0, m - h, h), right.part(0, 0, h, n - h), below);
   eliminate(below, pivots + h);
-  exchange_rows(a.part(h, 0, m - h, h), pivots + h, n - h);
+  exchange_rows(a.part(h, 0, m - h, h), pivots + h, 1, n - h);
   for (std::int64_t k = h; k < n; ++k) pivots[k] += h;
 }
 
@@ -243,29 +245,31 @@ double cube(std::int64_t n) { return static_cast<double>(n) * static_cast<double
 void solve_lower(const Matrix<float>& t, const Matrix<float>& x, bool unit) { solve_lower_of(t, x, unit); }
 void solve_lower(const Matrix<double>& t, const Matrix<double>& x, bool unit) { solve_lower_of(t, x, unit); }
 
-void dense_cholesky(const View& a, std::int64_t* wrong) {
+void dense_cholesky(const View& a, const View& wrong) {
   const std::int64_t n = a.size(1);
   visit_precise(a.dtype, [&]<class T> {
     for_matrices(a.size(0), cube(n) / 3, [&](std::int64_t item) {
       const Matrix<T> m = matrix_of<T>(a, item);
-      wrong[item] = cholesky_of(m);
+      wrong.as<std::int64_t>()[item] = cholesky_of(m);
       for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t j = i + 1; j < n; ++j) m(i, j) = T(0);
     });
   });
 }
-void dense_lu(const View& a, std::int64_t* pivots) {
+void dense_lu(const View& a, const View& pivots) {
   const std::int64_t n = a.size(1);
   visit_precise(a.dtype, [&]<class T> {
     for_matrices(a.size(0), cube(n) * 2 / 3,
-                 [&](std::int64_t item) { eliminate(matrix_of<T>(a, item), pivots + item * n); });
+                 [&](std::int64_t item) { eliminate(matrix_of<T>(a, item), pivots.as<std::int64_t>() + item * n); });
   });
 }
-void dense_exchange(const View& x, const std::int64_t* pivots, std::int64_t distance, bool back) {
+void dense_exchange(const View& x, const View& pivots, bool back) {
   const std::int64_t n = x.size(1);
-  visit_precise(x.dtype, [&]<class T> {
-    for_matrices(x.size(0), static_cast<double>(n * x.size(2)),
-                 [&](std::int64_t item) { exchange_rows(matrix_of<T>(x, item), pivots + item * distance, n, back); });
+  visit_word(x.dtype, [&]<class Word> {
+    for_matrices(x.size(0), static_cast<double>(n * x.size(2)), [&](std::int64_t item) {
+      const std::int64_t* given = pivots.as<const std::int64_t>() + item * pivots.strides[0];
+      exchange_rows(matrix_of<Word>(x, item), given, pivots.strides[1], n, back);
+    });
   });
 }
 void dense_solve(const View& t, const View& x, Triangle triangle) {
