@@ -1,19 +1,14 @@
 // Connectionist temporal classification: one block per sample iterates over time; its threads share the states of the
 // extended target (blank label blank label ... blank). Mirrors core/cpu/ctc.cpp.
-#include <span>
-#include <vector>
-
-#include "core/accelerator.h"
 #include "core/kernel.h"
+#include "cuda/noted_messages.h"
 #include "cuda/rows.cuh"
 
 namespace mantissa {
 MANTISSA_KERNEL(ctc_loss, const View& loss, const View& alpha, const View& log_probs, const View& targets,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
-                std::int64_t blank)
+                const View& input_lengths, const View& target_lengths, std::int64_t blank)
 MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets,
-                const View& alpha, std::span<const std::int64_t> input_lengths,
-                std::span<const std::int64_t> target_lengths, std::int64_t blank)
+                const View& input_lengths, const View& target_lengths, const View& alpha, std::int64_t blank)
 MANTISSA_KERNEL(fill, const View& y, double value)
 }  // namespace mantissa
 
@@ -30,17 +25,28 @@ template <class C> __device__ inline C add_logs(C a, C b) {
 
 // All samples of a batch; otherwise as Sequence in core/cpu/ctc.cpp.
 struct Batch {
-  RowOperand log_probs;                   // [T, N, C]
-  const std::int64_t *targets, *lengths;  // [N, S]; input lengths, then target lengths
-  std::int64_t samples, classes, most_labels, blank;
+  RowOperand log_probs;                                          // [T, N, C]
+  const std::int64_t *targets, *input_lengths, *target_lengths;  // [N, S], [N], [N]
+  std::int64_t times, samples, classes, most_labels, blank;
+  int wrong_input, wrong_target, wrong_label;  // numbers of messages
+  Note* note;
 };
 template <class C> struct Sequence {
   const Batch& b;
   std::int64_t n, length, target_length;
   const std::int64_t* target;
+  // For a whole block. What is invalid is noted, and counts as an empty sequence.
   __device__ Sequence(const Batch& batch, std::int64_t sample)
-      : b(batch), n(sample), length(batch.lengths[sample]), target_length(batch.lengths[batch.samples + sample]),
-        target(batch.targets + sample * batch.most_labels) {}
+      : b(batch), n(sample), length(batch.input_lengths[sample]), target_length(batch.target_lengths[sample]),
+        target(batch.targets + sample * batch.most_labels) {
+    int wrong = length < 0 || length > b.times                       ? b.wrong_input
+                : target_length < 0 || target_length > b.most_labels ? b.wrong_target
+                                                                     : -1;
+    for (std::int64_t s = threadIdx.x; wrong < 0 && s < target_length; s += blockDim.x)
+      if (target[s] < 0 || target[s] >= b.classes) wrong = b.wrong_label;
+    if (wrong >= 0) note_out_of_range(b.note, 4, wrong, b.samples, n);
+    if (__syncthreads_or(wrong >= 0)) length = target_length = 0;
+  }
   __device__ std::int64_t states() const { return 2 * target_length + 1; }
   __device__ std::int64_t label(std::int64_t s) const { return s % 2 ? target[s / 2] : b.blank; }
   __device__ C at(std::int64_t t, std::int64_t s) const {
@@ -113,46 +119,52 @@ __global__ void ctc_backward(RowOperand dx, RowOperand g, const C* alphas, C* be
   }
 }
 
-// Lengths on the host are copied as a small tensor.
-Tensor lengths_on(Device device, std::span<const std::int64_t> inputs, std::span<const std::int64_t> targets) {
-  std::vector<std::int64_t> both(inputs.begin(), inputs.end());
-  both.insert(both.end(), targets.begin(), targets.end());
-  Tensor t = Tensor::allocate({static_cast<std::int64_t>(both.size())}, i64, device);
-  copy_bytes(t.view().data, device, both.data(), cpu, both.size() * sizeof(std::int64_t));
-  return t;
-}
-Batch batch_of(const View& log_probs, const View& targets, const Tensor& lengths, std::int64_t blank) {
-  return {operand(log_probs), targets.as<const std::int64_t>(), static_cast<const std::int64_t*>(lengths.view().data),
-          log_probs.size(1), log_probs.size(2), targets.size(1), blank};
-}
+struct Lengths {
+  DenseInput targets, inputs, of_targets;
+  Batch batch(const View& log_probs, std::int64_t blank) const {
+    const std::int64_t times = log_probs.size(0), classes = log_probs.size(2), most = targets.view.size(1);
+    const auto numbered = [](const auto&... parts) { return number_of_message(concat("ctc_loss: ", parts...)); };
+    return {operand(log_probs),
+            targets.view.as<const std::int64_t>(),
+            inputs.view.as<const std::int64_t>(),
+            of_targets.view.as<const std::int64_t>(),
+            times,
+            log_probs.size(1),
+            classes,
+            most,
+            blank,
+            numbered("input_lengths: a length is not between 0 and ", times),
+            numbered("target_lengths: a length is not between 0 and ", most),
+            numbered("a target is not one of ", classes, " classes"),
+            note()};
+  }
+};
 Grid grid_of_samples(std::int64_t samples) { return {dim3(static_cast<unsigned>(samples)), dim3(128)}; }
 
 }  // namespace
 
 void ctc_loss(const View& loss, const View& alpha, const View& log_probs, const View& targets,
-              std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
-              std::int64_t blank) {
-  const DenseInput x(log_probs), labels(targets);
+              const View& input_lengths, const View& target_lengths, std::int64_t blank) {
+  const DenseInput x(log_probs);
+  const Lengths lengths{DenseInput(targets), DenseInput(input_lengths), DenseInput(target_lengths)};
   const DenseOutput y(loss);
-  const Tensor lengths = lengths_on(loss.device, input_lengths, target_lengths);
   visit_compute(log_probs.dtype, [&]<class C>() {
     launch("ctc_loss", &ctc_forward<C>, grid_of_samples(log_probs.size(1)), operand(y.view), alpha.as<C>(),
-           batch_of(x.view, labels.view, lengths, blank), alpha.size(1), alpha.size(2));
+           lengths.batch(x.view, blank), alpha.size(1), alpha.size(2));
   });
   y.finish();
 }
-void ctc_loss_backward(const View& dx, const View& g, const View& log_probs, const View& targets, const View& alpha,
-                       std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
-                       std::int64_t blank) {
-  const DenseInput x(log_probs), gradient(g), a(alpha), labels(targets);
+void ctc_loss_backward(const View& dx, const View& g, const View& log_probs, const View& targets,
+                       const View& input_lengths, const View& target_lengths, const View& alpha, std::int64_t blank) {
+  const DenseInput x(log_probs), gradient(g), a(alpha);
+  const Lengths lengths{DenseInput(targets), DenseInput(input_lengths), DenseInput(target_lengths)};
   const DenseOutput y(dx);
   kernels::fill(dx.device, y.view, 0.0);
-  const Tensor lengths = lengths_on(dx.device, input_lengths, target_lengths);
   visit_compute(log_probs.dtype, [&]<class C>() {
     const Tensor betas = Tensor::allocate({dx.size(1), 2, alpha.size(2)}, dtype_of<C>, dx.device);
     launch("ctc_loss_backward", &ctc_backward<C>, grid_of_samples(dx.size(1)), operand(y.view), operand(gradient.view),
-           a.view.as<C>(), static_cast<C*>(betas.view().data), batch_of(x.view, labels.view, lengths, blank),
-           alpha.size(1), alpha.size(2));
+           a.view.as<C>(), static_cast<C*>(betas.view().data), lengths.batch(x.view, blank), alpha.size(1),
+           alpha.size(2));
   });
   y.finish();
 }

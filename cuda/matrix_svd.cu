@@ -58,7 +58,8 @@ template <class T> __global__ void pairs_kernel(Round<T> r, Matrices<const T> y)
         m.q[c][i] = c < pair.count && first + i < y.rows ? y(matrix, first + i, pair[c]) : T(0);
       }
       __syncthreads();
-      for (int k = 0; k < side<T>; ++k)
+      const int depth = y.rows - first < side<T> ? static_cast<int>(y.rows - first) : side<T>;
+      for (int k = 0; k < depth; ++k)
 #pragma unroll
         for (int i = 0; i < each; ++i)
 #pragma unroll

@@ -1,59 +1,56 @@
-// The CTC loss (Graves et al., 2006). Targets are reshaped to [N, S] and lengths copied to the host before the
-// operator, whose gradient is the exact one with respect to log_probs: PyTorch's differs by a term that vanishes in the
-// log_softmax before it. Next: core/cpu/ctc.cpp.
+// The CTC loss (Graves et al., 2006). Its gradient is the exact one with respect to log_probs: PyTorch's differs by a
+// term that vanishes in the log_softmax before it. On a GPU labels and lengths are looked at by the kernel. Next:
+// core/cpu/ctc.cpp.
 #include <algorithm>
 
 #include "autograd/backward.h"
 #include "core/ops.h"
+#include "core/recording.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
 
 namespace mantissa {
 
 using Lengths = std::vector<std::int64_t>;
-MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(ctc_loss, const View& loss, const View& alpha, const View& log_probs, const View& targets,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
-                std::int64_t blank)
+                const View& input_lengths, const View& target_lengths, std::int64_t blank)
 MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets,
-                const View& alpha, std::span<const std::int64_t> input_lengths,
-                std::span<const std::int64_t> target_lengths, std::int64_t blank)
+                const View& input_lengths, const View& target_lengths, const View& alpha, std::int64_t blank)
 
 namespace {
 
-struct Lattice {  // attributes of the operator and its gradient
-  Lengths input_lengths, target_lengths;
+struct Lattice {  // what the operator and its gradient share
   std::int64_t blank = 0;
 
-  void check_inputs(const Tensor& log_probs, const Tensor& targets) const {
+  void check_inputs(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                    const Tensor& target_lengths) const {
     check(log_probs.dim() == 3, "log_probs must be [T, N, C], or [T, C] without a batch");
     check(log_probs.is_floating(), "log_probs need a floating dtype");
-    const std::int64_t steps = log_probs.size(0), batch = log_probs.size(1), classes = log_probs.size(2);
+    const std::int64_t batch = log_probs.size(1), classes = log_probs.size(2);
     check(targets.dtype() == i64 && targets.dim() == 2 && targets.size(0) == batch, "targets must be i64 [", batch,
           ", S] or one after the other");
     check(blank >= 0 && blank < classes, "blank ", blank, " is not one of ", classes, " classes");
-    const auto check_lengths = [&](const Lengths& lengths, const char* what, std::int64_t most) {
-      check(static_cast<std::int64_t>(lengths.size()) == batch, what, " must have one length for each of ", batch,
-            " samples, found ", lengths.size());
-      for (std::int64_t n : lengths)
-        check(n >= 0 && n <= most, what, ": a length of ", n, " is not between 0 and ", most);
+    const auto check_lengths = [&](const Tensor& lengths, const char* what) {
+      check(lengths.dtype() == i64 && lengths.sizes() == Dims{batch}, what, " must have one length for each of ", batch,
+            " samples, found ", lengths.numel());
     };
-    check_lengths(input_lengths, "input_lengths", steps);
-    check_lengths(target_lengths, "target_lengths", targets.size(1));
+    check_lengths(input_lengths, "input_lengths");
+    check_lengths(target_lengths, "target_lengths");
   }
-  // Labels beyond a target's length are padding and may have any value.
-  void check_labels(const View& given, std::int64_t classes) const {
-    Tensor here;  // labels are few, and the lengths are on the host anyway
-    View targets = given;
-    if (!given.device.is_cpu()) {
-      here = Tensor::allocate(given.sizes, given.dtype);
-      kernels::copy(given.device, here.view(), given);
-      targets = here.view();
-    }
-    for (std::int64_t n = 0; n < targets.size(0); ++n) {
-      for (std::int64_t s = 0; s < target_lengths[static_cast<std::size_t>(n)]; ++s) {
-        const std::int64_t label = targets.as<const std::int64_t>()[n * targets.size(1) + s];
-        check(label >= 0 && label < classes, "the target ", label, " of sample ", n, " is not one of ", classes,
+  // On the CPU. Labels beyond a target's length are padding and may have any value.
+  static void check_values(const View& x, const View& targets, const View& input_lengths, const View& target_lengths) {
+    if (!x.device.is_cpu()) return;
+    const auto length_of = [](const View& lengths, std::int64_t n, const char* what, std::int64_t most) {
+      const std::int64_t length = lengths.as<const std::int64_t>()[n * lengths.strides[0]];
+      check(length >= 0 && length <= most, what, ": a length of ", length, " is not between 0 and ", most);
+      return length;
+    };
+    for (std::int64_t n = 0; n < x.size(1); ++n) {
+      (void)length_of(input_lengths, n, "input_lengths", x.size(0));
+      const std::int64_t count = length_of(target_lengths, n, "target_lengths", targets.size(1));
+      for (std::int64_t s = 0; s < count; ++s) {
+        const std::int64_t label = targets.as<const std::int64_t>()[n * targets.strides[0] + s * targets.strides[1]];
+        check(label >= 0 && label < x.size(2), "the target ", label, " of sample ", n, " is not one of ", x.size(2),
               " classes");
       }
     }
@@ -62,7 +59,10 @@ struct Lattice {  // attributes of the operator and its gradient
   static constexpr double none = -1e30;
 
   // The recursion composed of operators, [N]. Every sample needs at least one time step.
-  Tensor by_operators(const Tensor& given, const Tensor& targets) const {
+  Tensor by_operators(const Tensor& given, const Tensor& targets, const Tensor& of_inputs,
+                      const Tensor& of_targets) const {
+    const Lengths input_lengths = of_inputs.to_vector<std::int64_t>(),
+                  target_lengths = of_targets.to_vector<std::int64_t>();
     const Tensor x = is_half(given.dtype()) ? cast(given, f32) : given;
     const std::int64_t steps = x.size(0), batch = x.size(1), states = 2 * targets.size(1) + 1;
     Lengths labels, skips;
@@ -103,25 +103,28 @@ struct Lattice {  // attributes of the operator and its gradient
 
 struct CtcLossBackward : Lattice {
   static constexpr auto name = "ctc_loss_backward";
-  static constexpr const char* args[] = {"gradient", "log_probs", "targets", "alpha"};
-  static constexpr std::uint64_t constants = 0b1000;  // alpha is derived from log_probs
+  static constexpr const char* args[] = {"gradient",      "log_probs",      "targets",
+                                         "input_lengths", "target_lengths", "alpha"};
+  static constexpr std::uint64_t constants = 0b100000;  // alpha is derived from log_probs
 
-  Spec infer(const Tensor& g, const Tensor& x, const Tensor& targets, const Tensor& alpha) const {
-    check_inputs(x, targets);
+  Spec infer(const Tensor& g, const Tensor& x, const Tensor& targets, const Tensor& input_lengths,
+             const Tensor& target_lengths, const Tensor& alpha) const {
+    check_inputs(x, targets, input_lengths, target_lengths);
     check_sizes(g, "gradient", {x.size(1)});
     check_sizes(alpha, "alpha", {x.size(1), x.size(0), 2 * targets.size(1) + 1});
     return like(x);
   }
-  void run(const View& dx, const View& g, const View& x, const View& targets, const View& alpha) const {
-    check_labels(targets, x.size(2));
-    kernels::ctc_loss_backward(dx.device, dx, g, x, targets, alpha, std::span<const std::int64_t>(input_lengths),
-                               std::span<const std::int64_t>(target_lengths), blank);
+  void run(const View& dx, const View& g, const View& x, const View& targets, const View& input_lengths,
+           const View& target_lengths, const View& alpha) const {
+    check_values(x, targets, input_lengths, target_lengths);
+    kernels::ctc_loss_backward(dx.device, dx, g, x, targets, input_lengths, target_lengths, alpha, blank);
   }
   static Tensor reference(const CtcLossBackward& op, const Tensor& g, const Tensor& x, const Tensor& targets,
-                          const Tensor&) {
+                          const Tensor& input_lengths, const Tensor& target_lengths, const Tensor&) {
     Tensor log_probs = x;
     if (!log_probs.requires_grad()) log_probs = x.detach().requires_grad_();
-    const Tensor roots[] = {op.by_operators(log_probs, targets)}, inputs[] = {log_probs}, gradients[] = {g};
+    const Tensor roots[] = {op.by_operators(log_probs, targets, input_lengths, target_lengths)}, inputs[] = {log_probs},
+                 gradients[] = {g};
     return grad(roots, inputs, gradients, {.create_graph = true})[0];
   }
   static void samples(Samples& s);
@@ -129,68 +132,71 @@ struct CtcLossBackward : Lattice {
 
 struct CtcLoss : Lattice {
   static constexpr auto name = "ctc_loss";
-  static constexpr const char* args[] = {"log_probs", "targets"};
+  static constexpr const char* args[] = {"log_probs", "targets", "input_lengths", "target_lengths"};
   static constexpr auto autocast = CastPolicy::f32;
 
-  std::array<Spec, 2> infer(const Tensor& x, const Tensor& targets) const {
-    check_inputs(x, targets);
+  std::array<Spec, 2> infer(const Tensor& x, const Tensor& targets, const Tensor& input_lengths,
+                            const Tensor& target_lengths) const {
+    check_inputs(x, targets, input_lengths, target_lengths);
     return {like(x, Dims{x.size(1)}),
             Spec{{x.size(1), x.size(0), 2 * targets.size(1) + 1}, compute_dtype(x.dtype()), x.device()}};
   }
-  void run(const std::array<View, 2>& y, const View& x, const View& targets) const {
-    check_labels(targets, x.size(2));
-    kernels::ctc_loss(x.device, y[0], y[1], x, targets, std::span<const std::int64_t>(input_lengths),
-                      std::span<const std::int64_t>(target_lengths), blank);
+  void run(const std::array<View, 2>& y, const View& x, const View& targets, const View& input_lengths,
+           const View& target_lengths) const {
+    check_values(x, targets, input_lengths, target_lengths);
+    kernels::ctc_loss(x.device, y[0], y[1], x, targets, input_lengths, target_lengths, blank);
   }
   static constexpr auto vjp() {
-    return rules([](const CtcLoss& op, Grad g, In<0> x, In<1> targets, Out<1> alpha) {
-      return apply(CtcLossBackward{op}, g, x, targets, alpha);
-    }, no_gradient);
+    return rules([](const CtcLoss& op, Grad g, In<0> x, In<1> targets, In<2> inputs, In<3> lengths,
+                    Out<1> alpha) { return apply(CtcLossBackward{op}, g, x, targets, inputs, lengths, alpha); },
+                 no_gradient, no_gradient, no_gradient);
   }
   static void samples(Samples& s);
 };
 
 // --- samples ---
-const Lattice lattice{{5, 4, 5}, {2, 1, 0}, 0};
 Tensor sample_targets() { return tensor({{2, 2}, {1, -7}, {-1, -1}}); }
+const auto sample_lengths = [] { return std::array{tensor({5, 4, 5}), tensor({2, 1, 0})}; };
 
 void CtcLoss::samples(Samples& s) {
-  const auto call = [](const Lattice& l) {
-    return [l](const Tensors& x) { return apply(CtcLoss{l}, x[0], contiguous(x[1]))[0]; };
+  const auto add = [&](const Tensor& x, const Tensor& targets, const std::array<Tensor, 2>& lengths,
+                       std::int64_t blank) {
+    const CtcLoss op{blank};
+    s.call(
+        {x, targets, lengths[0], lengths[1]},
+        [op](const Tensors& in) { return apply(op, in[0], in[1], in[2], in[3])[0]; },
+        [op](const Tensors& in) { return op.by_operators(in[0], in[1], in[2], in[3]); });
   };
-  const auto reference = [](const Lattice& l) { return [l](const Tensors& x) { return l.by_operators(x[0], x[1]); }; };
-  const auto add = [&](const Tensor& x, const Tensor& targets, const Lattice& l) {
-    s.call({x, targets}, call(l), reference(l));
+  add(log_softmax(s.randn({5, 3, 4}), 2), sample_targets(), sample_lengths(), 0);
+  add(s.randn({5, 3, 4}), sample_targets(), sample_lengths(), 0);  // does not rely on a log_softmax before it
+  add(log_softmax(s.randn({7, 1, 3}), 2), tensor({{0, 1, 0}}), {tensor({7}), tensor({3})}, 2);
+  const auto refuse = [&](const Tensor& x, const Tensor& targets, const std::array<Tensor, 2>& lengths,
+                          std::int64_t blank, const char* fragment) {
+    s.error({x, targets, lengths[0], lengths[1]}, CtcLoss{blank}, fragment);
   };
-  add(log_softmax(s.randn({5, 3, 4}), 2), sample_targets(), lattice);
-  add(s.randn({5, 3, 4}), sample_targets(), lattice);  // the gradient does not rely on a log_softmax before it
-  add(log_softmax(s.randn({7, 1, 3}), 2), tensor({{0, 1, 0}}), {{7}, {3}, 2});
-  const auto refuse = [&](const Tensor& x, const Tensor& targets, const Lattice& l, const char* fragment) {
-    s.error({x, targets}, CtcLoss{l}, fragment);
-  };
-  refuse(s.randn({5, 4}), sample_targets(), lattice, "log_probs must be [T, N, C]");
-  refuse(s.randn({5, 3, 4}), tensor({{1, 2}}), lattice, "targets must be i64 [3, S]");
-  refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 5, 5}, {2, 1, 0}, 4}, "blank 4 is not one of 4 classes");
-  refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 5}, {2, 1, 0}, 0}, "one length for each of 3 samples");
-  refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 6, 5}, {2, 1, 0}, 0},
-         "input_lengths: a length of 6 is not between 0 and 5");
-  refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 5, 5}, {2, 3, 0}, 0},
-         "target_lengths: a length of 3 is not between 0 and 2");
-  refuse(s.randn({5, 3, 2}), sample_targets(), lattice, "the target 2 of sample 0 is not one of 2 classes");
+  const std::array<Tensor, 2> lengths = sample_lengths();
+  refuse(s.randn({5, 4}), sample_targets(), lengths, 0, "log_probs must be [T, N, C]");
+  refuse(s.randn({5, 3, 4}), tensor({{1, 2}}), lengths, 0, "targets must be i64 [3, S]");
+  refuse(s.randn({5, 3, 4}), sample_targets(), lengths, 4, "blank 4 is not one of 4 classes");
+  refuse(s.randn({5, 3, 4}), sample_targets(), {tensor({5, 5}), lengths[1]}, 0, "one length for each of 3 samples");
+  refuse(s.randn({5, 3, 4}), sample_targets(), {tensor({5, 6, 5}), lengths[1]}, 0, "is not between 0 and 5");
+  refuse(s.randn({5, 3, 4}), sample_targets(), {lengths[0], tensor({2, 3, 0})}, 0, "is not between 0 and 2");
+  refuse(s.randn({5, 3, 2}), sample_targets(), lengths, 0, "is not one of 2 classes");
 }
 void CtcLossBackward::samples(Samples& s) {
   const Tensor x = log_softmax(s.randn({5, 3, 4}), 2), targets = sample_targets();
-  const auto y = apply(CtcLoss{lattice}, x, targets);
-  s.call({s.randn({3}), x, targets, y[1]}, [](const Tensors& in) {
-    const auto forward = apply(CtcLoss{lattice}, in[1].detach(), contiguous(in[2]));  // differences change log_probs
-    return Tensors{apply(CtcLossBackward{lattice}, in[0], in[1], contiguous(in[2]), forward[1])};
+  const auto [inputs, lengths] = sample_lengths();
+  const auto y = apply(CtcLoss{}, x, targets, inputs, lengths);
+  s.call({s.randn({3}), x, targets, inputs, lengths, y[1]}, [](const Tensors& in) {
+    const auto forward = apply(CtcLoss{}, in[1].detach(), in[2], in[3], in[4]);  // differences change log_probs
+    return Tensors{apply(CtcLossBackward{}, in[0], in[1], in[2], in[3], in[4], forward[1])};
   });
 }
 
 MANTISSA_OP(CtcLoss)
 MANTISSA_OP(CtcLossBackward)
 
-// Concatenated targets as [N, S].
+// Concatenated targets as [N, S]; waits for a GPU.
 Tensor padded(const Tensor& targets, const Lengths& lengths) {
   std::int64_t longest = 0, total = 0;
   for (std::int64_t n : lengths) {
@@ -218,14 +224,16 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
         "ctc_loss: lengths must be integers, got ", input_lengths, " and ", target_lengths);
   const bool batched = log_probs.dim() != 2;
   const Tensor x = batched ? log_probs : unsqueeze(log_probs, 1);
-  const Lattice l{input_lengths.to_vector<std::int64_t>(), target_lengths.to_vector<std::int64_t>(), o.blank};
-  const Tensor rows = targets.dim() == 1 ? padded(targets, l.target_lengths) : contiguous(targets);
-  Tensor loss = apply(CtcLoss{l}, x, rows)[0];
+  if (targets.dim() == 1)
+    check_may_read("ctc_loss", x, "targets one after the other are put into rows on the host, unlike targets [N, S]");
+  const Tensor rows = targets.dim() == 1 ? padded(targets, target_lengths.to_vector<std::int64_t>()) : targets;
+  const auto on_device = [&](const Tensor& lengths) { return cast(flatten(lengths).to(x.device()), i64); };
+  const Tensor lengths = on_device(target_lengths);
+  Tensor loss = apply(CtcLoss{o.blank}, x, rows, on_device(input_lengths), lengths)[0];
   if (o.zero_infinity) loss = where(isinf(loss), Tensor(0.0), loss);
   if (o.reduction == Reduction::sum) return sum(loss);
   if (o.reduction == Reduction::none) return batched ? loss : squeeze(loss, 0);
-  const Tensor lengths = clamp(from_data<std::int64_t>(l.target_lengths, loss.sizes()).to(loss.device()), 1, 1e9);
-  return mean(loss / cast(lengths, loss.dtype()));
+  return mean(loss / cast(clamp_min(lengths, 1), loss.dtype()));
 }
 
 }  // namespace mantissa

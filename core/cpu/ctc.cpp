@@ -2,7 +2,6 @@
 // between and around its labels, in log space, one sample after the other.
 #include <cmath>
 #include <limits>
-#include <span>
 #include <vector>
 
 #include "core/cpu/rows.h"
@@ -10,13 +9,12 @@
 #include "core/parallel.h"
 
 namespace mantissa {
-// log_probs [T, N, C], targets i64 [N, S] contiguous; loss [N] and alpha [N, T, 2 S + 1] are results.
+// log_probs [T, N, C], targets i64 [N, S], lengths i64 [N]; loss [N] and alpha [N, T, 2 S + 1] are results. Labels and
+// lengths are valid; on a GPU invalid ones are errors that the next wait throws.
 MANTISSA_KERNEL(ctc_loss, const View& loss, const View& alpha, const View& log_probs, const View& targets,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
-                std::int64_t blank)
+                const View& input_lengths, const View& target_lengths, std::int64_t blank)
 MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets,
-                const View& alpha, std::span<const std::int64_t> input_lengths,
-                std::span<const std::int64_t> target_lengths, std::int64_t blank)
+                const View& input_lengths, const View& target_lengths, const View& alpha, std::int64_t blank)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -35,12 +33,12 @@ template <class C> struct Sequence {
   const C* log_probs;  // of this sample, time stride `step`
   std::int64_t step, length;
   const std::int64_t* target;
-  std::int64_t target_length, blank;
+  std::int64_t target_step, target_length, blank;
 
   std::int64_t states() const { return 2 * target_length + 1; }
-  std::int64_t label(std::int64_t s) const { return s % 2 ? target[s / 2] : blank; }
+  std::int64_t label(std::int64_t s) const { return s % 2 ? target[s / 2 * target_step] : blank; }
   C at(std::int64_t t, std::int64_t s) const { return log_probs[t * step + label(s)]; }
-  bool can_skip(std::int64_t s) const { return s >= 2 && s % 2 == 1 && target[s / 2] != target[s / 2 - 1]; }
+  bool can_skip(std::int64_t s) const { return s >= 2 && s % 2 == 1 && label(s) != label(s - 2); }
 };
 
 // Negative log-probability of the whole target, from the last row of alpha.
@@ -89,20 +87,22 @@ void backward(const Sequence<C>& q, const C* alpha, std::int64_t row, C g, std::
 }
 
 template <class C>
-Sequence<C> sequence(const View& x, const C* log_probs, const View& targets,
-                     std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
-                     std::int64_t blank, std::int64_t n) {
-  const auto i = static_cast<std::size_t>(n);
-  return {log_probs + n * x.size(2), x.size(1) * x.size(2),
-          input_lengths[i], targets.as<const std::int64_t>() + n * targets.size(1),
-          target_lengths[i], blank};
+Sequence<C> sequence(const View& x, const C* log_probs, const View& targets, const View& input_lengths,
+                     const View& target_lengths, std::int64_t blank, std::int64_t n) {
+  const auto row = [n](const View& v) { return v.as<const std::int64_t>() + n * v.strides[0]; };
+  return {log_probs + n * x.size(2),
+          x.size(1) * x.size(2),
+          *row(input_lengths),
+          row(targets),
+          targets.strides[1],
+          *row(target_lengths),
+          blank};
 }
 
 }  // namespace
 
 void ctc_loss(const View& loss, const View& alpha, const View& log_probs, const View& targets,
-              std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
-              std::int64_t blank) {
+              const View& input_lengths, const View& target_lengths, std::int64_t blank) {
   visit_compute(log_probs.dtype, [&]<class C> {
     const Dense<C> x(log_probs);
     DenseResult<C> y(loss);
@@ -119,9 +119,8 @@ void ctc_loss(const View& loss, const View& alpha, const View& log_probs, const 
     y.finish();
   });
 }
-void ctc_loss_backward(const View& dx, const View& g, const View& log_probs, const View& targets, const View& alpha,
-                       std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
-                       std::int64_t blank) {
+void ctc_loss_backward(const View& dx, const View& g, const View& log_probs, const View& targets,
+                       const View& input_lengths, const View& target_lengths, const View& alpha, std::int64_t blank) {
   visit_compute(log_probs.dtype, [&]<class C> {
     const Dense<C> x(log_probs), gradient(g), a(alpha);
     DenseResult<C> y(dx);
