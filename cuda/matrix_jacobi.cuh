@@ -40,9 +40,9 @@ template <class T> Progress<T>* progress_of(const Tensor& memory) {
 }
 
 // --- tournaments: in round r of n - 1, for an even number n of players, which two meet in match k ---
-struct Match {
+struct Match {  // first < second
   int first, second;
-};  // first < second
+};
 __device__ inline Match match_of(int k, int r, int n) {
   const int a = k == 0 ? n - 1 : (r + k) % (n - 1), b = k == 0 ? r : (r - k + n - 1) % (n - 1);
   return a < b ? Match{a, b} : Match{b, a};
@@ -149,35 +149,37 @@ template <class T> __device__ void set_identity(T (&q)[side<T>][side<T> + 1]) {
 }
 
 // --- rounds ---
-// One round of a sweep over matrices of n columns, and the rotations that it found: of match k of matrix b, q is at
-// turns + (b * matches + k) * side * side, row-major, and active says whether it is not the identity.
+// One round of a sweep over matrices of n columns, and the rotations that it found: of match k of matrix b, q is the
+// matrix b * matches + k of turns, [width, width] each, and active says whether it is not the identity.
 template <class T> struct Round {
   Progress<T>* progress;
   T* turns;
   int* active;
   std::int64_t count, n;
-  int blocks, round;
+  int blocks, round, width;
 
   __host__ __device__ int matches() const { return blocks / 2; }
   __device__ Pair<T> pair(int match) const { return Pair<T>(match, round, blocks, n); }
   __device__ int& is_active(std::int64_t matrix, int match) const { return active[matrix * matches() + match]; }
   __device__ T* turn(std::int64_t matrix, int match) const {
-    return turns + (matrix * matches() + match) * side<T> * side<T>;
+    return turns + (matrix * matches() + match) * width * width;
   }
   __device__ void load_turn(T (&q)[side<T>][side<T> + 1], std::int64_t matrix, int match) const {
     const T* from = turn(matrix, match);
-    for (int u = static_cast<int>(threadIdx.x); u < side<T> * side<T>; u += jacobi_threads)
-      q[u / side<T>][u % side<T>] = from[u];
+    for (int u = static_cast<int>(threadIdx.x); u < side<T> * side<T>; u += jacobi_threads) {
+      const int i = u / side<T>, j = u % side<T>;
+      q[i][j] = i < width && j < width ? from[i * width + j] : T(0);
+    }
   }
   // Keeps what make_diagonal and sort_diagonal found in m.
   __device__ void keep(const Small<T>& m, std::int64_t matrix, int match, bool turned) const {
     if (threadIdx.x == 0) {
       is_active(matrix, match) = turned;
-      if (turned) progress[matrix].turned = 1;
+      if (turned) atomicExch(&progress[matrix].turned, 1);  // other blocks do the same
     }
     T* to = turn(matrix, match);
-    for (int u = static_cast<int>(threadIdx.x); turned && u < side<T> * side<T>; u += jacobi_threads)
-      to[u / side<T> * side<T> + m.place[u % side<T>]] = m.q[u / side<T>][u % side<T>];
+    for (int u = static_cast<int>(threadIdx.x); turned && u < width * width; u += jacobi_threads)
+      to[u / width * width + m.place[u % width]] = m.q[u / width][u % width];
   }
 };
 
@@ -227,13 +229,14 @@ template <class T, class F>
 void sweep(const char* name, Device device, Progress<T>* progress, std::int64_t count, std::int64_t n, F&& step) {
   const auto blocks = static_cast<int>((n + half<T> - 1) / half<T>), even = std::max(2, blocks + blocks % 2);
   const std::int64_t matches = even / 2;
-  const Tensor turns = Tensor::allocate({count, matches, side<T>, side<T>}, dtype_of<T>, device);
+  const auto width = static_cast<int>(std::min<std::int64_t>(n, side<T>));  // many small matrices take little memory
+  const Tensor turns = Tensor::allocate(Dims{count, matches, width, width}, dtype_of<T>, device);
   const Tensor active = Tensor::allocate({count, matches}, i32, device);
   // If there is one pair only, it is diagonal after the first sweep but for rounding.
   const int most = even == 2 ? 8 : 24;
   for (int k = 0; k < most; ++k) {
     for (int round = 0; round < even - 1; ++round)
-      step(Round<T>{progress, turns.data<T>(), active.data<std::int32_t>(), count, n, even, round});
+      step(Round<T>{progress, turns.data<T>(), active.data<std::int32_t>(), count, n, even, round, width});
     launch(name, &end_sweep_kernel<T>, grid_for(count), progress, count);
   }
 }
