@@ -111,12 +111,8 @@ Tensor sign_of(const Tensor& pivots, Dtype dtype) {
 Eliminated eliminate(const char* name, const Tensor& a) {
   if (!linalg::has_kernels(a))
     return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
-  const ProfileRange range(ProfileKind::op, name, &a);
-  const Tensor lu = linalg::own_batch(a);
-  const Tensor pivots = empty({a.size(0), a.size(1)}, {.dtype = i64, .device = a.device()});
-  kernels::dense_lu(a.device(), lu.view(), pivots.view());
-  Tensor(pivots).add_(1.0);
-  return {{lu, pivots}, Tensor(), sign_of(pivots, a.dtype())};
+  const linalg::Factors f = linalg::factor(name, a);
+  return {f, Tensor(), sign_of(f.pivots, a.dtype())};
 }
 // Whether a batch of matrices is one matrix expanded.
 bool is_one_matrix(const Tensor& a) {
@@ -326,7 +322,15 @@ MANTISSA_COMPOSITE(tensorsolve, tensorsolve_samples, .halves = false)
 
 }  // namespace
 
-linalg::Factors linalg::factor(const char* name, const Tensor& a) { return eliminate(name, a); }
+linalg::Factors linalg::factor(const char* name, const Tensor& a) {
+  if (!has_kernels(a)) return eliminate(name, a);
+  const ProfileRange range(ProfileKind::op, name, &a);
+  const Tensor lu = own_batch(a);
+  const Tensor pivots = empty({a.size(0), a.size(1)}, {.dtype = i64, .device = a.device()});
+  kernels::dense_lu(a.device(), lu.view(), pivots.view());
+  Tensor(pivots).add_(1.0);
+  return {lu, pivots};
+}
 
 Tensor solve(const Tensor& a, const Tensor& b) {
   check_square("solve", a);
