@@ -9,7 +9,15 @@
 #include "amp/autocast.h"
 #include "autograd/grad_mode.h"
 #include "core/indexing.h"
+#include "core/kernel.h"
 #include "core/operators.h"
+#include "core/recording.h"
+
+namespace mantissa {
+// kept bool [N] := which of the boxes [N, 4], f32 or f64 in the order of their scores, no better box of the same class
+// suppresses. classes: i64 [N], or an empty View.
+MANTISSA_CUDA_KERNEL(suppress_boxes, const View& kept, const View& boxes, const View& classes, double threshold)
+}  // namespace mantissa
 
 namespace mantissa::nn {
 namespace {
@@ -109,7 +117,7 @@ void suppress(const T* boxes, std::span<const std::int64_t> order, double thresh
   }
 }
 
-// classes: one per box, or undefined. Returns indices by descending score.
+// classes: one per box, or empty. Returns indices by descending score.
 template <class T>
 std::vector<std::int64_t> kept_boxes(const std::vector<T>& boxes, std::vector<std::int64_t> order,
                                      const std::vector<std::int64_t>& classes, double threshold) {
@@ -132,15 +140,28 @@ std::vector<std::int64_t> kept_boxes(const std::vector<T>& boxes, std::vector<st
   return kept;
 }
 
-Tensor choose(const char* name, const Tensor& boxes, const Tensor& scores, const std::vector<std::int64_t>& classes,
-              double threshold) {
+// classes: i64 [N], or undefined.
+Tensor choose(const char* name, const Tensor& given, const Tensor& scores, const Tensor& classes, double threshold) {
   check(!std::isnan(threshold), name, ": iou_threshold is NaN");
   const NoGrad no_grad;
-  const std::vector<std::int64_t> order = argsort(scores.to(cpu), 0, true).to_vector<std::int64_t>();
+  const Device device = given.device();
+  const Tensor boxes = cast(given, given.dtype() == f64 ? f64 : f32), order = argsort(scores.to(device), 0, true);
+  if (!device.is_cpu()) {
+    check_may_read(name, given, "the values say how many boxes are kept");
+    const Tensor sorted = index_select(boxes, 0, order),
+                 kept = empty(order.sizes(), {.dtype = boolean, .device = device});
+    const Tensor kinds = classes.defined() ? index_select(classes.to(device), 0, order) : Tensor();
+    cuda_backend::prepare(&cuda_backend::suppress_boxes, device)(kept.view(), sorted.view(),
+                                                                 kinds.defined() ? kinds.view() : View{}, threshold);
+    return masked_select(order, kept);
+  }
+  std::vector<std::int64_t> kinds;
+  if (classes.defined()) kinds = classes.to_vector<std::int64_t>();
+  const std::vector<std::int64_t> places = order.to_vector<std::int64_t>();
   const std::vector<std::int64_t> kept = boxes.dtype() == f64
-                                             ? kept_boxes(boxes.to_vector<double>(), order, classes, threshold)
-                                             : kept_boxes(boxes.to_vector<float>(), order, classes, threshold);
-  return from_data(kept, {static_cast<std::int64_t>(kept.size())}).to(boxes.device());
+                                             ? kept_boxes(boxes.to_vector<double>(), places, kinds, threshold)
+                                             : kept_boxes(boxes.to_vector<float>(), places, kinds, threshold);
+  return from_data(kept, {static_cast<std::int64_t>(kept.size())});
 }
 void check_list(const char* name, const Tensor& boxes, const Tensor& scores) {
   check(boxes.defined() && boxes.dim() == 2 && boxes.size(1) == 4, name, ": boxes must be [N, 4], got ", boxes);
@@ -242,13 +263,13 @@ Tensor sigmoid_focal_loss(const Tensor& x, const Tensor& target, double alpha, d
 
 Tensor nms(const Tensor& boxes, const Tensor& scores, double iou_threshold) {
   check_list("nms", boxes, scores);
-  return choose("nms", boxes, scores, {}, iou_threshold);
+  return choose("nms", boxes, scores, Tensor(), iou_threshold);
 }
 Tensor batched_nms(const Tensor& boxes, const Tensor& scores, const Tensor& classes, double iou_threshold) {
   check_list("batched_nms", boxes, scores);
   check(classes.defined() && classes.sizes() == scores.sizes() && !classes.is_floating(),
         "batched_nms: classes must be integers [", boxes.size(0), "], one for each box, got ", classes);
-  return choose("batched_nms", boxes, scores, classes.to_vector<std::int64_t>(), iou_threshold);
+  return choose("batched_nms", boxes, scores, cast(classes, i64), iou_threshold);
 }
 
 }  // namespace mantissa::nn

@@ -5,9 +5,9 @@
 //   const Tensor loss = nn::complete_box_iou_loss(predicted, truth, Reduction::mean);   // pairwise
 //   const Tensor kept = nn::batched_nms(boxes, scores, classes, 0.5);                   // indices, best first
 //
-// Built from operators, so differentiable and available on every device, except nms and batched_nms, which copy boxes
-// and scores to the host. f16 and bf16 boxes are computed and returned in f32, also under autocast; results match
-// torchvision. An undefined tensor, or a last dimension other than 4, is an Error.
+// Built from operators, so differentiable and available on every device, except nms and batched_nms, which are kernels;
+// on a GPU they wait for the number of boxes that are kept. f16 and bf16 boxes are computed and returned in f32, also
+// under autocast; results match torchvision. An undefined tensor, or a last dimension other than 4, is an Error.
 #pragma once
 
 #include <array>
