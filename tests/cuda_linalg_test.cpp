@@ -218,8 +218,8 @@ TEST_CASE("decompositions on a GPU, around the sizes of its blocks and beyond, t
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   manual_seed(7);
   for (const Dtype dtype : {f32, f64}) {
-    for (const Dims& sizes : {Dims{33, 33}, Dims{64, 64}, Dims{97, 97}, Dims{70, 40}, Dims{34, 66}, Dims{2, 35, 35},
-                              Dims{6, 8, 8}, Dims{4, 1, 1}})
+    for (const Dims& sizes :
+         {Dims{33, 33}, Dims{65, 65}, Dims{70, 40}, Dims{34, 66}, Dims{2, 35, 35}, Dims{6, 8, 8}, Dims{4, 1, 1}})
       check_decompositions(randn(sizes, {.dtype = dtype}).to(cuda));
   }
 }
@@ -232,7 +232,7 @@ TEST_CASE("singular values and eigenvalues that are given come back: many powers
   manual_seed(8);
   for (const Dtype dtype : {f32, f64}) {
     const TensorOptions o{.dtype = dtype, .device = cuda};
-    for (const std::int64_t n : {24, 75}) {
+    for (const std::int64_t n : {24, 66}) {
       const Tensor u = qr(randn({n, n}, o)).q, v = qr(randn({n, n}, o)).q, some = arange(0, n, 1, o);
       const Tensor powers = exp2(some * -0.5),
                    steps = where(some < 8.0, 1.0, where(some < 16.0, 0.5, zeros_like(some)));

@@ -152,6 +152,12 @@ TEST_CASE("memory: vectors, signs, offsets, local and shared memory, tables") {
              ".extern .shared .align 16 .b8 dynamic[];\n"),
       pair, 2, 8);
   CHECK((pair[0] == (11 << 8 | 1) && pair[1] == 10 << 8));
+  // Both threads learn that one of them found something, and then that none did.
+  run(kernel("mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 1;\nbar.red.or.pred %p2, 0, %p1;\nselp.u32 %r2, 1, 0, %p2;\n"
+             "setp.eq.u32 %p1, %r1, 2;\nbar.red.or.pred %p2, 0, %p1;\nselp.u32 %r3, 2, 0, %p2;\nor.b32 %r2, %r2, %r3;\n"
+             "cvt.u64.u32 %rd1, %r1;\nshl.b64 %rd1, %rd1, 2;\nadd.u64 %rd1, %rd1, %out;\nst.global.u32 [%rd1], %r2;"),
+      pair, 2);
+  CHECK((pair[0] == 1 && pair[1] == 1));
 }
 
 TEST_CASE("branches, predicates, scopes with labels and registers of their own, functions") {

@@ -239,6 +239,12 @@ bool decode_warp(const Statement& s, Instruction& i) {
     i.step = [](Frame& f, const Instruction& at) { named_barrier(integer(f, at.list[0]), integer(f, at.list[1])); };
     return true;
   }
+  if (s.text == "bar.red.or.pred" && s.operands.size() == 3 && s.operands[1].name == "0") {
+    i.step = [](Frame& f, const Instruction& at) {
+      set(f, at.list[0], __syncthreads_or(get<std::uint8_t>(f, at.list[2]) != 0) != 0 ? 1u : 0u);
+    };
+    return true;
+  }
   const auto at = table().find(s.text);
   if (at == table().end()) return false;
   if (s.text.starts_with("wgmma.mma_async")) i.number = static_cast<std::int64_t>(2 * s.operands.at(0).list.size());
