@@ -277,11 +277,11 @@ TEST_CASE("a pointer to memory of the host, or of another GPU, is refused") {
   wait_for_stream();
   deallocate_pinned(pinned, 128);
   cuda_shim::set_device_count(2);
-  const Tensor there = zeros({32}, {.device = cuda(1)});
-  (void)y.values();  // makes the first one current again
-  illegal(message_of_launch({1, 32}, &described_kernel, y.data<float>(),
-                            Described{3, static_cast<float*>(there.raw_data()) + 5}),
-          "parameter 1");
+  const Tensor there = empty({6 << 20}, {.device = cuda(1)});  // so large that some of its addresses look like pointers
+  (void)y.values();                                            // makes the first one current again
+  const float* of_other = there.data<float>() + 5;
+  if (low_half(of_other) >> 24 == 0) of_other += 5 << 20;
+  illegal(message_of_launch({1, 32}, &described_kernel, y.data<float>(), Described{3, of_other}), "parameter 1");
   cuda_shim::set_device_count(1);
 #endif
 }
