@@ -254,6 +254,26 @@ TEST_CASE("singular values and eigenvalues that are given come back: many powers
   }
 }
 
+TEST_CASE("matrices that are one pair of blocks converge in the few sweeps that these get") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  manual_seed(10);
+  for (const Dtype dtype : {f32, f64}) {
+    const TensorOptions o{.dtype = dtype};
+    const std::int64_t n = dtype == f64 ? 32 : 64;
+    const Tensor some = arange(0, n, 1, o), fall = exp2(some * (-60.0 / static_cast<double>(n))), r = randn({n, n}, o);
+    const Tensor hilbert = 1.0 / (unsqueeze(some, 0) + unsqueeze(some, 1) + 1.0);
+    for (const Tensor& a : {r * unsqueeze(fall, 0), r * unsqueeze(fall, 1), flip(r * unsqueeze(fall, 1), {0}), hilbert,
+                            ones({n, n}, o), 2.0 * eye(n, o) - triu(ones({n, n}, o))}) {
+      const Tensor expected = svdvals(a);
+      CHECK(worst(svdvals(a.to(cuda)).to(cpu) - expected) <=
+            few * static_cast<double>(n) * epsilon(a) * worst(expected));
+    }
+  }
+}
+
 TEST_CASE("on a GPU errors of decompositions come when the host waits, and NaN stays in its matrix") {
   if (!cuda_is_available()) {
     WARN("no GPU and no shim: skipped");
