@@ -2,6 +2,9 @@
 // collects in measured_loop() alone (tests/instructions_test.sh).
 #pragma once
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -18,6 +21,19 @@ inline double nanoseconds(int count, const std::function<void()>& body) {
     best = std::min(best, t.count() / count);
   }
   return best;
+}
+
+// run(name) for each of them in a process of its own: all begin in the same state, and callgrind, which goes on in the
+// child and says what it collected there, reads the program's symbols once. Whether all of them ended well.
+template <class F> bool each_alone(char** names, int count, F&& run) {
+  bool good = true;
+  for (int i = 0; i < count; ++i) {
+    const pid_t child = fork();
+    if (child == 0) return run(names[i]);
+    int status = 1;
+    good = child > 0 && waitpid(child, &status, 0) == child && status == 0 && good;
+  }
+  return good;
 }
 
 }  // namespace bench

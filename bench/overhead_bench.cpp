@@ -1,8 +1,10 @@
 // What a training step costs beside its arithmetic. Each loop is small work done again and again, from one
 // operator to a step of a network:
 //   overhead_bench                   nanoseconds for each loop, the minimum over rounds
-//   overhead_bench LOOP N            runs that loop N times after a warm-up and says nothing: for perf, and for
-//                                    tests/instructions_test.sh, which counts the instructions of measured_loop()
+//   overhead_bench N LOOP...         runs each of these loops N times after a warm-up, in a process of its own, and
+//   says
+//                                    nothing: for perf, and for tests/instructions_test.sh, which counts the
+//                                    instructions of measured_loop()
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -118,15 +120,18 @@ const Work loops[] = {
 
 int main(int argc, char** argv) try {
   manual_seed(1);
-  if (argc == 3) {
-    for (const Work& loop : loops) {
-      if (loop.name != std::string_view(argv[1])) continue;
-      const auto body = loop.make();
-      for (int i = 0; i < 20; ++i) body();
-      measured_loop(body, std::atoi(argv[2]));
-      return 0;
-    }
-    fail("there is no loop ", argv[1]);
+  if (argc > 2) {
+    const bool good = bench::each_alone(argv + 2, argc - 2, [&](const std::string_view name) {
+      for (const Work& loop : loops) {
+        if (loop.name != name) continue;
+        const auto body = loop.make();
+        for (int i = 0; i < 20; ++i) body();
+        measured_loop(body, std::atoi(argv[1]));
+        return true;
+      }
+      fail("there is no loop ", name);
+    });
+    return good ? 0 : 1;
   }
   for (const Work& loop : loops)
     std::printf("%-22s %10.1f ns\n", loop.name, bench::nanoseconds(loop.per_round, loop.make()));

@@ -24,7 +24,7 @@ endfunction()
 mantissa_tested_library(mantissa_tested)
 
 function(mantissa_test_flags name)
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
   target_compile_definitions(${name} PRIVATE MANTISSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 endfunction()
 

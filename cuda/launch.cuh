@@ -13,46 +13,19 @@
 
 #include "core/error.h"
 #include "cuda/check.h"
+#include "cuda/launch.h"
 #include "cuda/runtime.h"
 
 #if defined(MANTISSA_CUDA_SHIM)
 #include "tests/cuda_shim/shim.h"
 #define MANTISSA_SHARED(type, name) type* name = static_cast<type*>(::cuda_shim::dynamic_shared())
 #else
-#include <nvtx3/nvToolsExt.h>
 // One array for all kernels of a file, which may use it with different types.
 extern __shared__ __align__(16) unsigned char mantissa_shared_bytes[];
 #define MANTISSA_SHARED(type, name) type* name = reinterpret_cast<type*>(mantissa_shared_bytes)
 #endif
 
 namespace mantissa::cuda_backend {
-
-struct Grid {
-  dim3 blocks, threads;
-  std::size_t shared = 0;  // bytes of dynamic shared memory
-  // Cluster size: this many blocks, adjacent along x, run together and can access each other's shared memory. sm_90 and
-  // later; blocks.x must be a multiple of it.
-  unsigned cluster = 1;
-};
-
-inline constexpr int block_size = 256;
-// Enough blocks of `threads` for n items, `each` per thread. At most 2^31 - 1 blocks; n = 0 gives none.
-inline Grid grid_for(std::int64_t n, int each = 1, int threads = block_size) {
-  const std::int64_t per_block = std::int64_t{each} * threads, blocks = (n + per_block - 1) / per_block;
-  check(blocks <= 0x7fffffff, "internal error: ", n, " items do not fit into one launch");
-  Grid g{dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads))};
-  if (blocks == 0) g.blocks.x = 0;
-  return g;
-}
-// One block per row, with as many threads (whole warps, at most `most`) as the row can use.
-inline Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most = 512) {
-  std::int64_t threads = 32;
-  while (threads < most && threads < length) threads *= 2;
-  check(rows <= 0x7fffffff, "internal error: ", rows, " rows do not fit into one launch");
-  Grid g{dim3(static_cast<unsigned>(rows)), dim3(static_cast<unsigned>(threads))};
-  if (rows == 0) g.blocks.x = 0;
-  return g;
-}
 
 // Total bytes of a kernel's parameters, each with its own alignment. Every driver supports 4096; more (32,764 since
 // CUDA 12.1 and sm_70) would require such a new driver.
@@ -66,7 +39,8 @@ template <class... P> constexpr std::size_t parameter_bytes() {
 template <class P, class A> P fitted(const char* name, const A& a) {
   if constexpr (std::is_integral_v<P> && std::is_integral_v<A> && !std::is_same_v<P, bool> &&
                 !std::is_same_v<A, bool>) {
-    check(std::in_range<P>(a), "internal error: ", name, ": ", a, " is too large for a parameter of its kernel");
+    if (!std::in_range<P>(a)) [[unlikely]]
+      fail_parameter(name, static_cast<long long>(a));
   }
   return static_cast<P>(a);
 }
@@ -83,17 +57,10 @@ template <class P> struct Parameter<P, P> {
   void* address() { return const_cast<P*>(&value); }
 };
 
-// A single runtime call, which returns the launch status: <<<>>> would make three, plus a fourth to get the error.
-template <class... P> cudaError_t call_launch(const void* kernel, const Grid& grid, P... parameters) {
+// The parameters live as long as the call, which copies them.
+template <class... P> void call_launch(const char* name, const void* kernel, const Grid& grid, P... parameters) {
   void* addresses[] = {parameters.address()..., nullptr};
-  if (grid.cluster > 1) {
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {grid.cluster, 1, 1};
-    const cudaLaunchConfig_t config{grid.blocks, grid.threads, grid.shared, stream(), &cluster, 1};
-    return cudaLaunchKernelExC(&config, kernel, addresses);
-  }
-  return cudaLaunchKernel(kernel, grid.blocks, grid.threads, addresses, grid.shared, stream());
+  enqueue(name, kernel, grid, addresses);
 }
 
 // Does nothing for an empty grid.
@@ -113,13 +80,8 @@ void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&..
     };
     return after_launch(name, run(fitted<P>(name, arguments)...));
   }
-  const cudaError_t status = call_launch(function, grid, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
-#else
-  nvtxRangePushA(name);
-  const cudaError_t status = call_launch(function, grid, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
-  nvtxRangePop();
 #endif
-  after_launch(name, status);
+  call_launch(name, function, grid, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
 }
 
 // In a kernel: records that a value is out of range; the host throws the error when it next waits.

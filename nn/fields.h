@@ -30,10 +30,10 @@
 #include "amp/modules.h"
 #include "nn/param.h"
 
-#define MANTISSA_FIELDS(...)                                              \
-  auto mantissa_members() { return ::std::tie(__VA_ARGS__); }             \
-  void fields(::mantissa::nn::Fields& visitor) {                          \
-    visitor.list(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__);                \
+#define MANTISSA_FIELDS(...)                                                         \
+  auto mantissa_members() { return ::mantissa::nn::detail::types_of(__VA_ARGS__); } \
+  void fields(::mantissa::nn::Fields& visitor) {                                    \
+    visitor.list(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__);                          \
   }
 
 namespace mantissa::nn {
@@ -80,9 +80,11 @@ template <class A, class B> struct HidesFields<std::pair<A, B>> : std::bool_cons
 template <class... T> struct HidesFields<std::tuple<T...>> : std::bool_constant<(is_field<T>() || ...)> {};
 template <class... T> struct HidesFields<std::variant<T...>> : std::bool_constant<(is_field<T>() || ...)> {};
 
-template <class... T> constexpr int count_fields(std::tuple<T&...>*) {
-  return (static_cast<int>(is_field<T>() || hides_fields<T>()) + ... + 0);
-}
+// The types of some members: all that is asked of them here, and less to compile than a tuple of references.
+template <class... T> struct Types {
+  static constexpr int fields() { return (static_cast<int>(is_field<T>() || hides_fields<T>()) + ... + 0); }
+};
+template <class... T> constexpr Types<T...> types_of(T&...) { return {}; }
 
 // The number of members of an aggregate: the most initialisers it accepts. The conversion is never called, but clang
 // requires a body where T is in an unnamed namespace.
@@ -97,13 +99,13 @@ template <class T, std::size_t n = most_members + 1> constexpr std::size_t count
   else return count_members<T, n - 1>();
 }
 
-// References to all members of an aggregate.
+// The types of all members of an aggregate.
 template <class T> auto members(T& t) {
   constexpr std::size_t n = count_members<std::remove_const_t<T>>();
   static_assert(n <= most_members,
       "a module with more than 24 members cannot be checked: group some in a module of their own");
 #define MANTISSA_MEMBERS(count, ...) \
-  if constexpr (n == count) { auto& [__VA_ARGS__] = t; return std::tie(__VA_ARGS__); } else
+  if constexpr (n == count) { auto& [__VA_ARGS__] = t; return types_of(__VA_ARGS__); } else
   MANTISSA_MEMBERS(1, a)
   MANTISSA_MEMBERS(2, a, b)
   MANTISSA_MEMBERS(3, a, b, c)
@@ -128,7 +130,7 @@ template <class T> auto members(T& t) {
   MANTISSA_MEMBERS(22, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x)
   MANTISSA_MEMBERS(23, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y)
   MANTISSA_MEMBERS(24, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y, z)
-  return std::tie();
+  return Types<>();
 #undef MANTISSA_MEMBERS
 }
 
@@ -139,7 +141,7 @@ template <Module M> constexpr bool lists_all_members() {
   if constexpr (std::is_aggregate_v<M> && requires(M& m) { m.mantissa_members(); }) {
     using All = decltype(detail::members(std::declval<M&>()));
     using Listed = decltype(std::declval<M&>().mantissa_members());
-    return detail::count_fields(static_cast<All*>(nullptr)) == detail::count_fields(static_cast<Listed*>(nullptr));
+    return All::fields() == Listed::fields();
   } else {
     return true;
   }

@@ -2,8 +2,8 @@
 // the launch itself up to the driver, which is a null device and does nothing (tests/cuda_shim/shim.h).
 //   cuda_host_bench            for each piece of work of host_work.h: nanoseconds, the minimum over rounds, calls of
 //                              the runtime, and launches by name
-//   cuda_host_bench WORK N     does it N times after a warm-up and says nothing: for tests/instructions_test.sh, which
-//                              counts the instructions of measured_loop()
+//   cuda_host_bench N WORK...  does each of these N times after a warm-up, in a process of its own, and says nothing:
+//                              for tests/instructions_test.sh, which counts the instructions of measured_loop()
 // Nothing here is measured on a GPU. The host code of .cu files is compiled with less optimisation than nvcc gives it.
 #include <cstdio>
 #include <cstdlib>
@@ -19,15 +19,18 @@ using namespace mantissa;
 
 int main(int argc, char** argv) try {
   cuda_shim::set_null_device(true);
-  if (argc == 3) {
-    for (const host_work::Work& w : host_work::all()) {
-      if (w.name != std::string_view(argv[1])) continue;
-      const auto body = w.make();
-      for (int i = 0; i < 20; ++i) body();
-      measured_loop(body, std::atoi(argv[2]));
-      return 0;
-    }
-    fail("there is no work ", argv[1]);
+  if (argc > 2) {
+    const bool good = bench::each_alone(argv + 2, argc - 2, [&](const std::string_view name) {
+      for (const host_work::Work& w : host_work::all()) {
+        if (w.name != name) continue;
+        const auto body = w.make();
+        for (int i = 0; i < 20; ++i) body();
+        measured_loop(body, std::atoi(argv[1]));
+        return true;
+      }
+      fail("there is no work ", name);
+    });
+    return good ? 0 : 1;
   }
   for (const host_work::Work& w : host_work::all()) {
     const auto body = w.make();

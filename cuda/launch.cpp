@@ -1,0 +1,59 @@
+#include "cuda/launch.h"
+
+#include "core/error.h"
+#include "cuda/runtime.h"
+
+#if !defined(MANTISSA_CUDA_SHIM)
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+namespace mantissa::cuda_backend {
+
+namespace {
+
+Grid in_a_row(std::int64_t blocks, std::int64_t threads) {
+  return {dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads))};
+}
+
+// A single runtime call, which returns the launch status: <<<>>> would make three, plus a fourth to get the error.
+cudaError_t call_launch(const void* kernel, const Grid& grid, void** parameters) {
+  if (grid.cluster > 1) {
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {grid.cluster, 1, 1};
+    const cudaLaunchConfig_t config{grid.blocks, grid.threads, grid.shared, stream(), &cluster, 1};
+    return cudaLaunchKernelExC(&config, kernel, parameters);
+  }
+  return cudaLaunchKernel(kernel, grid.blocks, grid.threads, parameters, grid.shared, stream());
+}
+
+}  // namespace
+
+Grid grid_for(std::int64_t n, int each, int threads) {
+  const std::int64_t per_block = std::int64_t{each} * threads, blocks = (n + per_block - 1) / per_block;
+  check(blocks <= 0x7fffffff, "internal error: ", n, " items do not fit into one launch");
+  return in_a_row(blocks, threads);
+}
+Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most) {
+  std::int64_t threads = 32;
+  while (threads < most && threads < length) threads *= 2;
+  check(rows <= 0x7fffffff, "internal error: ", rows, " rows do not fit into one launch");
+  return in_a_row(rows, threads);
+}
+
+void enqueue(const char* name, const void* kernel, const Grid& grid, void** parameters) {
+#if defined(MANTISSA_CUDA_SHIM)
+  const cudaError_t status = call_launch(kernel, grid, parameters);
+#else
+  nvtxRangePushA(name);
+  const cudaError_t status = call_launch(kernel, grid, parameters);
+  nvtxRangePop();
+#endif
+  after_launch(name, status);
+}
+
+void fail_parameter(const char* kernel, long long value) {
+  fail("internal error: ", kernel, ": ", value, " is too large for a parameter of its kernel");
+}
+
+}  // namespace mantissa::cuda_backend
