@@ -22,7 +22,7 @@ concept Growing = Range<T> && requires(T& t, typename T::value_type v) { t.push_
 
 // Whether clone_value<T> compiles.
 template <class T> constexpr bool is_cloneable();
-template <class... T> constexpr bool are_cloneable(std::tuple<T&...>*) {
+template <class... T> constexpr bool are_cloneable(Types<T...>) {
   return (is_cloneable<std::remove_const_t<T>>() && ...);
 }
 template <class T> constexpr bool is_cloneable() {
@@ -30,8 +30,7 @@ template <class T> constexpr bool is_cloneable() {
   else if constexpr (!is_field<T>()) return std::is_copy_constructible_v<T>;
   else if constexpr (!std::is_void_v<typename Pointee<T>::type>) return is_cloneable<typename Pointee<T>::type>();
   else if constexpr (Growing<T> || (ArrayOf<T>::size > 0)) return is_cloneable<typename T::value_type>();
-  else if constexpr (std::is_aggregate_v<T>)
-    return are_cloneable(static_cast<decltype(members(std::declval<const T&>()))*>(nullptr));
+  else if constexpr (std::is_aggregate_v<T>) return are_cloneable(MemberTypes<const T>());
   else return false;
 }
 // For layers whose type is only known at run time.
@@ -61,7 +60,7 @@ template <class T> T clone_value(const T& x) {
       return T{clone_value(x[i])...};
     }(std::make_index_sequence<ArrayOf<T>::size>{});
   } else if constexpr (std::is_aggregate_v<T>) {
-    return std::apply([](const auto&... member) { return T{clone_value(member)...}; }, members(x));
+    return with_members(x, [](const auto&... member) { return T{clone_value(member)...}; });
   } else {
     static_assert(HasClone<T>,
         "this module has a constructor or private members: give it a clone() const, such as "

@@ -99,13 +99,13 @@ template <class T, std::size_t n = most_members + 1> constexpr std::size_t count
   else return count_members<T, n - 1>();
 }
 
-// The types of all members of an aggregate.
-template <class T> auto members(T& t) {
+// use(all members of an aggregate...)
+template <class T, class Use> auto with_members(T& t, const Use& use) {
   constexpr std::size_t n = count_members<std::remove_const_t<T>>();
   static_assert(n <= most_members,
       "a module with more than 24 members cannot be checked: group some in a module of their own");
 #define MANTISSA_MEMBERS(count, ...) \
-  if constexpr (n == count) { auto& [__VA_ARGS__] = t; return types_of(__VA_ARGS__); } else
+  if constexpr (n == count) { auto& [__VA_ARGS__] = t; return use(__VA_ARGS__); } else
   MANTISSA_MEMBERS(1, a)
   MANTISSA_MEMBERS(2, a, b)
   MANTISSA_MEMBERS(3, a, b, c)
@@ -130,18 +130,19 @@ template <class T> auto members(T& t) {
   MANTISSA_MEMBERS(22, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x)
   MANTISSA_MEMBERS(23, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y)
   MANTISSA_MEMBERS(24, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y, z)
-  return Types<>();
+  return use();
 #undef MANTISSA_MEMBERS
 }
+template <class T>
+using MemberTypes = decltype(with_members(std::declval<T&>(), [](auto&... members) { return types_of(members...); }));
 
 }  // namespace detail
 
 // False when an aggregate has a member with parameters, buffers or a mode that is not in MANTISSA_FIELDS.
 template <Module M> constexpr bool lists_all_members() {
   if constexpr (std::is_aggregate_v<M> && requires(M& m) { m.mantissa_members(); }) {
-    using All = decltype(detail::members(std::declval<M&>()));
     using Listed = decltype(std::declval<M&>().mantissa_members());
-    return All::fields() == Listed::fields();
+    return detail::MemberTypes<M>::fields() == Listed::fields();
   } else {
     return true;
   }

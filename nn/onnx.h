@@ -65,7 +65,7 @@ template <class R> std::vector<Tensor> tensors_of(const R& r) {
   if constexpr (std::is_convertible_v<const R&, const Tensor&>) return {r};
   else if constexpr (Range<const R>) return std::vector<Tensor>(r.begin(), r.end());
   else if constexpr (requires { std::tuple_size<R>::value; }) return std::apply(list, r);
-  else return std::apply(list, members(r));
+  else return with_members(r, list);
 }
 template <std::size_t> using TensorAt = const Tensor&;
 template <class F, std::size_t... i>
