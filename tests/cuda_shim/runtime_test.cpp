@@ -283,8 +283,9 @@ TEST_CASE("launches of more than 2^31 elements are cut into parts that cover eac
       cuda_backend::plan_elementwise(y, inputs),
       [](const void* state, const cuda_backend::ElementwiseLoop& part) {
         Seen& s = *const_cast<Seen*>(static_cast<const Seen*>(state));
-        const std::int64_t n = numel_of(part.sizes),
-                           at = static_cast<const float*>(part.operand[0].data) - static_cast<const float*>(nullptr);
+        const std::int64_t n = numel_of(part.sizes);  // of a result that begins at address 0
+        const auto at =
+            static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(part.operand[0].data) / sizeof(float));
         CHECK(n <= std::int64_t{1} << 30);
         CHECK(at == s.elements);
         s.elements += n;
