@@ -1,8 +1,7 @@
 // What a training step costs beside its arithmetic. Each loop is small work done again and again, from one
 // operator to a step of a network:
 //   overhead_bench                   nanoseconds for each loop, the minimum over rounds
-//   overhead_bench N LOOP...         runs each of these loops N times after a warm-up, in a process of its own, and
-//   says
+//   overhead_bench N LOOP...         runs each of these N times after a warm-up, in a process of its own, and says
 //                                    nothing: for perf, and for tests/instructions_test.sh, which counts the
 //                                    instructions of measured_loop()
 #include <cstdio>

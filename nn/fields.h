@@ -84,7 +84,10 @@ template <class... T> struct HidesFields<std::variant<T...>> : std::bool_constan
 template <class... T> struct Types {
   static constexpr int fields() { return (static_cast<int>(is_field<T>() || hides_fields<T>()) + ... + 0); }
 };
-template <class... T> constexpr Types<T...> types_of(T&...) { return {}; }
+struct TypesOf {
+  template <class... T> constexpr Types<T...> operator()(T&...) const { return {}; }
+};
+inline constexpr TypesOf types_of;
 
 // The number of members of an aggregate: the most initialisers it accepts. The conversion is never called, but clang
 // requires a body where T is in an unnamed namespace.
@@ -133,8 +136,7 @@ template <class T, class Use> auto with_members(T& t, const Use& use) {
   return use();
 #undef MANTISSA_MEMBERS
 }
-template <class T>
-using MemberTypes = decltype(with_members(std::declval<T&>(), [](auto&... members) { return types_of(members...); }));
+template <class T> using MemberTypes = decltype(with_members(std::declval<T&>(), types_of));
 
 }  // namespace detail
 
