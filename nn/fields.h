@@ -84,10 +84,7 @@ template <class... T> struct HidesFields<std::variant<T...>> : std::bool_constan
 template <class... T> struct Types {
   static constexpr int fields() { return (static_cast<int>(is_field<T>() || hides_fields<T>()) + ... + 0); }
 };
-struct TypesOf {
-  template <class... T> constexpr Types<T...> operator()(T&...) const { return {}; }
-};
-inline constexpr TypesOf types_of;
+inline constexpr auto types_of = []<class... T>(T&...) { return Types<T...>(); };
 
 // The number of members of an aggregate: the most initialisers it accepts. The conversion is never called, but clang
 // requires a body where T is in an unnamed namespace.
