@@ -7,7 +7,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
+#include <string_view>
+
+#include "core/error.h"
 
 namespace bench {
 
@@ -23,22 +27,36 @@ inline double nanoseconds(int count, const std::function<void()>& body) {
   return best;
 }
 
-// run(name) for each of them in a process of its own: all begin in the same state, and callgrind, which goes on in the
-// child and says what it collected there, reads the program's symbols once. Whether all of them ended well.
-template <class F> bool each_alone(char** names, int count, F&& run) {
-  bool good = true;
-  for (int i = 0; i < count; ++i) {
-    const pid_t child = fork();
-    if (child == 0) return run(names[i]);
-    int status = 1;
-    good = child > 0 && waitpid(child, &status, 0) == child && status == 0 && good;
-  }
-  return good;
-}
-
 }  // namespace bench
 
 // By its plain name callgrind finds it.
 extern "C" [[gnu::noinline]] inline void measured_loop(const std::function<void()>& body, int count) {
   for (int i = 0; i < count; ++i) body();
 }
+
+namespace bench {
+
+// What `PROGRAM N NAME...` does, and its exit status: each of these works (with .name and .make()) N times in
+// measured_loop() after a warm-up, in a process of its own. All begin in the same state, and callgrind, which goes on
+// in the child and says what it collected there, reads the program's symbols once.
+template <class Works> int run_alone(const Works& works, int argc, char** argv) {
+  int failures = 0;
+  for (int i = 2; i < argc; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (const auto& work : works) {
+        if (work.name != std::string_view(argv[i])) continue;
+        const auto body = work.make();
+        for (int k = 0; k < 20; ++k) body();
+        measured_loop(body, std::atoi(argv[1]));
+        return 0;
+      }
+      mantissa::fail("there is no work ", argv[i]);
+    }
+    int status = 1;
+    failures += child < 0 || waitpid(child, &status, 0) != child || status != 0;
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace bench

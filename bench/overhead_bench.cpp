@@ -5,9 +5,7 @@
 //                                    nothing: for perf, and for tests/instructions_test.sh, which counts the
 //                                    instructions of measured_loop()
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "bench/host_loop.h"
@@ -119,19 +117,7 @@ const Work loops[] = {
 
 int main(int argc, char** argv) try {
   manual_seed(1);
-  if (argc > 2) {
-    const bool good = bench::each_alone(argv + 2, argc - 2, [&](const std::string_view name) {
-      for (const Work& loop : loops) {
-        if (loop.name != name) continue;
-        const auto body = loop.make();
-        for (int i = 0; i < 20; ++i) body();
-        measured_loop(body, std::atoi(argv[1]));
-        return true;
-      }
-      fail("there is no loop ", name);
-    });
-    return good ? 0 : 1;
-  }
+  if (argc > 2) return bench::run_alone(loops, argc, argv);
   for (const Work& loop : loops)
     std::printf("%-22s %10.1f ns\n", loop.name, bench::nanoseconds(loop.per_round, loop.make()));
 } catch (const std::exception& e) {

@@ -32,8 +32,9 @@ fi
 
 # Each loop runs in a process of its own, which says how much was collected when it ends; valgrind knows no AVX-512.
 calls=200
-counts=$(MANTISSA_ISA=avx2 MANTISSA_NUM_THREADS=1 valgrind --tool=callgrind --callgrind-out-file=/dev/null \
-  --toggle-collect=measured_loop "$program" $calls $loops 2>&1 | sed -nE 's/.*Collected : ([0-9]+).*/\1/p')
+output=$(MANTISSA_ISA=avx2 MANTISSA_NUM_THREADS=1 valgrind --tool=callgrind --callgrind-out-file=/dev/null \
+  --toggle-collect=measured_loop "$program" $calls $loops 2>&1) || { echo "$output"; echo "a loop failed"; exit 1; }
+counts=$(echo "$output" | sed -nE 's/.*Collected : ([0-9]+).*/\1/p')
 # The process that waits for the others has collected nothing, and comes last.
 [ "$(echo $counts | wc -w)" = "$(echo $loops . | wc -w)" ] || { echo "skipped: the program does not run under valgrind"; exit 77; }
 

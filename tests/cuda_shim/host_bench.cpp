@@ -6,8 +6,6 @@
 //                              for tests/instructions_test.sh, which counts the instructions of measured_loop()
 // Nothing here is measured on a GPU. The host code of .cu files is compiled with less optimisation than nvcc gives it.
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
 #include <utility>
 
 #include "bench/host_loop.h"
@@ -19,19 +17,7 @@ using namespace mantissa;
 
 int main(int argc, char** argv) try {
   cuda_shim::set_null_device(true);
-  if (argc > 2) {
-    const bool good = bench::each_alone(argv + 2, argc - 2, [&](const std::string_view name) {
-      for (const host_work::Work& w : host_work::all()) {
-        if (w.name != name) continue;
-        const auto body = w.make();
-        for (int i = 0; i < 20; ++i) body();
-        measured_loop(body, std::atoi(argv[1]));
-        return true;
-      }
-      fail("there is no work ", name);
-    });
-    return good ? 0 : 1;
-  }
+  if (argc > 2) return bench::run_alone(host_work::all(), argc, argv);
   for (const host_work::Work& w : host_work::all()) {
     const auto body = w.make();
     for (int i = 0; i < 20; ++i) body();
