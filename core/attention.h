@@ -24,9 +24,9 @@ struct AttentionSettings {
 
 // query [..., H, L, D], key [..., G, S, D], value [..., G, S, E] with any strides, in f32, f16 or bf16, on CUDA also in
 // f64; G divides H, and each head of key and value serves H / G adjacent query heads. mask [..., H, L, S] or absent:
-// bool, true where a query may attend, or floating, added to scores. y [..., H, L, E] in the same dtype, with dense
-// rows. log_sum [..., H, L], contiguous f32 (f64 for f64): log of the sum of exp(score); infinite for a query that may
-// attend to no key, whose y is 0.
+// bool, true where a query may attend, or added to scores, of query's dtype or its compute dtype. y [..., H, L, E] in
+// query's dtype, with dense rows. log_sum [..., H, L], contiguous f32 (f64 for f64): log of the sum of exp(score);
+// infinite for a query that may attend to no key, whose y is 0.
 MANTISSA_KERNEL(attention, const View& y, const View& log_sum, const View& query, const View& key, const View& value,
                 const View& mask, const AttentionSettings& settings)
 // The gradients of query, key and value, with their shapes and dtypes, rows dense. `g` is the gradient of y.

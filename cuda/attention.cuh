@@ -49,56 +49,104 @@ __device__ inline Place place_of(std::int64_t tiles, std::int64_t heads, int row
   return {at / heads, at % heads, (last_first ? tiles - 1 - tile : tile) * rows};
 }
 
-// Scores of one head, masked, in units of log(2). plain: without a mask. Problems without mask and dropout have kernels
-// of their own, because the code for both is repeated for each of a thread's 64 scores: a third of the size without.
-template <class C, bool plain> struct ScoreOf {
+// A score without mask, in units of log(2).
+template <class C> struct ScoreOf {
   const AttentionProblem& p;
-  std::int64_t batch, head;
   C scale;
 
-  __device__ ScoreOf(const AttentionProblem& problem, std::int64_t b, std::int64_t h)
-      : p(problem), batch(b), head(h), scale(static_cast<C>(problem.scale * log2_e)) {}
+  __device__ explicit ScoreOf(const AttentionProblem& problem)
+      : p(problem), scale(static_cast<C>(problem.scale * log2_e)) {}
   // inside: the tile contains neither a border nor the diagonal.
   __device__ C operator()(C product, std::int64_t query, std::int64_t key, bool inside) const {
     if (!inside && (key >= p.keys || query >= p.queries || (p.causal && key > query))) return -infinity<C>();
-    C s = product * scale;
-    if (!plain && p.mask) {
-      const std::int64_t at = batch * p.mask_strides[0] + head * p.mask_strides[1] + query * p.mask_strides[2] +
-                              key * p.mask_strides[3];
-      if (p.mask_dtype == boolean) {
-        if (!static_cast<const bool*>(p.mask)[at]) return -infinity<C>();
-      } else {
-        s += load_element<C>(p.mask, p.mask_dtype, at) * static_cast<C>(log2_e);
-      }
-    }
-    return s;
+    return product * scale;
   }
 };
 
-// Whether dropout keeps a weight of one head. Neighbours mostly use the same Philox counter, whose words are cached.
+// Problems with a mask or dropout have kernels of their own, which make the scores of a tile before they use them: so
+// the dtype of the mask is looked at once for a tile, not for each of a thread's 64 scores. queries: rows of the tile
+// are queries, else keys.
+template <class A, bool queries>
+__device__ inline void make_scores(typename A::Scores& w, const ScoreOf<typename A::Compute>& score, std::int64_t batch,
+                                   std::int64_t head, std::int64_t first_query, std::int64_t first_key, bool inside) {
+  using C = typename A::Compute;
+#pragma unroll
+  for (int s = 0; s < A::slots; ++s) {
+#pragma unroll
+    for (int i = 0; i < A::score_columns; ++i) {
+      const int row = A::row_of(s), column = A::column_of(i);
+      w.at(s, i) =
+          score(w.at(s, i), first_query + (queries ? row : column), first_key + (queries ? column : row), inside);
+    }
+  }
+  const AttentionProblem& p = score.p;
+  if (!p.mask) return;
+  const std::int64_t first = batch * p.mask_strides[0] + head * p.mask_strides[1] + first_query * p.mask_strides[2] +
+                             first_key * p.mask_strides[3];
+  const std::int64_t next_row = p.mask_strides[queries ? 2 : 3], next_column = p.mask_strides[queries ? 3 : 2];
+  // from even columns to odd ones, and on: the same distances everywhere
+  const std::int64_t to_odd = (A::column_of(1) - A::column_of(0)) * next_column,
+                     to_even = (A::column_of(2) - A::column_of(1)) * next_column;
+  const auto add = [&]<class T>(T) {
+#pragma unroll
+    for (int s = 0; s < A::slots; ++s) {
+      const T* at = static_cast<const T*>(p.mask) + first + A::row_of(s) * next_row + A::column_of(0) * next_column;
+#pragma unroll
+      for (int i = 0; i < A::score_columns; at += i % 2 ? to_even : to_odd, ++i) {
+        if (w.at(s, i) == -infinity<C>()) continue;  // so are those beyond the border, where there is no mask
+        if constexpr (std::is_same_v<T, bool>) w.at(s, i) = *at ? w.at(s, i) : -infinity<C>();
+        else w.at(s, i) += widen<C>(*at) * static_cast<C>(log2_e);
+      }
+    }
+  };
+  if (p.mask_dtype == boolean) add(bool());
+  else if (p.mask_dtype == p.dtype) add(typename A::Stored());
+  else if constexpr (!std::is_same_v<typename A::Stored, C>) add(C());
+}
+
+// Whether dropout keeps the weights of one head. Neighbours mostly use the same Philox counter, whose words are cached.
 struct Keeper {
   const AttentionProblem& p;
   std::uint64_t first, seed, offset;  // first: index of the head's first weight
   std::uint64_t group = ~std::uint64_t{0};
-  float probability;
+  std::uint32_t threshold;  // of the 24 bits that uniform_from_bits makes a number of
   Philox::Words words;
 
   __device__ Keeper(const AttentionProblem& problem, std::int64_t batch, std::int64_t head)
       : p(problem), seed(problem.random.seed), offset(problem.random.offset),
-        probability(static_cast<float>(problem.dropout)), words{} {
+        threshold(static_cast<std::uint32_t>(ceilf(static_cast<float>(problem.dropout) * 0x1p24f))), words{} {
     first = static_cast<std::uint64_t>((batch * p.heads + head) * p.queries * p.keys);
     if (p.random.state) seed = p.random.state[0], offset += p.random.state[1];
   }
-  __device__ bool operator()(std::int64_t query, std::int64_t key) {
-    const std::uint64_t number = first + static_cast<std::uint64_t>(query * p.keys + key);
+  __device__ bool operator()(std::uint64_t number) {
     if (number / 4 != group) {
       group = number / 4;
       words = Philox{seed}(offset + group);
     }
     const std::uint32_t low = number & 1 ? words.v[1] : words.v[0], high = number & 1 ? words.v[3] : words.v[2];
-    return uniform_from_bits(number & 2 ? high : low) >= probability;
+    return (number & 2 ? high : low) >> 8 >= threshold;
   }
 };
+// Bit i: whether it keeps the weight in column i of a row of the tile. A loop, because the code for Philox is long.
+template <class A, bool queries>
+__device__ inline unsigned kept_weights(Keeper& keep, int slot, std::int64_t first_query, std::int64_t first_key) {
+  static_assert(A::score_columns <= 32);
+  const AttentionProblem& p = keep.p;
+  if (p.dropout <= 0) return ~0u;
+  const std::int64_t query = first_query + (queries ? A::row_of(slot) : A::column_of(0)),
+                     key = first_key + (queries ? A::column_of(0) : A::row_of(slot)), next = queries ? 1 : p.keys;
+  std::uint64_t number = keep.first + static_cast<std::uint64_t>(query * p.keys + key);
+  // from even columns to odd ones, and on: the same distances everywhere
+  const auto to_odd = static_cast<std::uint64_t>((A::column_of(1) - A::column_of(0)) * next),
+             to_even = static_cast<std::uint64_t>((A::column_of(2) - A::column_of(1)) * next);
+  unsigned bits = 0;
+#pragma unroll 1
+  for (int i = 0; i < A::score_columns; ++i) {
+    bits |= static_cast<unsigned>(keep(number)) << i;
+    number += i % 2 ? to_even : to_odd;
+  }
+  return bits;
+}
 template <class C> __device__ inline C kept_scale(const AttentionProblem& p) {
   return p.dropout < 1 ? static_cast<C>(1 / (1 - p.dropout)) : C(0);
 }
@@ -185,7 +233,7 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
   const T* v = row_pointer<const T>(p.v, at.batch, kv_head);
 
   A::fetch(own, row_pointer<const T>(p.q, at.batch, at.head), p.q.row, at.first, p.queries, p.width, A::rows);
-  const ScoreOf<C, plain> score(p, at.batch, at.head);
+  const ScoreOf<C> score(p);
   Keeper keep(p, at.batch, at.head);
   typename A::Result sums;
   C highest[A::slots], total[A::slots];
@@ -214,14 +262,19 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
         }
       }
     };
-    if (plain && inside) score_all([&](C product, int, int) { return product * score.scale; });
-    else
+    if constexpr (!plain) {
+      make_scores<A, true>(w, score, at.batch, at.head, at.first, first_key, inside);
+      score_all([](C made, int, int) { return made; });
+    } else if (inside) {
+      score_all([&](C product, int, int) { return product * score.scale; });
+    } else {
       score_all([&](C product, int s, int i) {
-        return score(product, at.first + A::row_of(s), first_key + A::column_of(i), inside);
+        return score(product, at.first + A::row_of(s), first_key + A::column_of(i), false);
       });
+    }
 #pragma unroll
     for (int s = 0; s < A::slots; ++s) {
-      const std::int64_t query = at.first + A::row_of(s);
+      const unsigned kept = plain ? ~0u : kept_weights<A, true>(keep, s, at.first, first_key);
       const C top = fold_lanes<A>(highest_now[s], [](C a, C b) { return larger(a, b); });
       const C base = top == -infinity<C>() ? C(0) : top;  // so far every key is masked
       const C shrink = exp2_of(highest[s] - base);
@@ -231,7 +284,7 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
       for (int i = 0; i < A::score_columns; ++i) {
         const C e = exp2_of(w.at(s, i) - base);
         sum += e;
-        w.at(s, i) = !plain && p.dropout > 0 && !keep(query, first_key + A::column_of(i)) ? C(0) : e;
+        w.at(s, i) = plain || (kept >> i & 1) ? e : C(0);
       }
       total[s] = total[s] * shrink + sum;
 #pragma unroll
@@ -266,22 +319,20 @@ __device__ inline C stored_delta(const AttentionProblem& p, std::int64_t base, s
   return query < p.queries ? static_cast<const C*>(p.delta)[base + query] : C(0);
 }
 
-// For both backward kernels, from the products q k^T and dy v^T: the weight after dropout (not yet divided by the keep
+// For both backward kernels, from a score and the product dy v^T: the weight after dropout (not yet divided by the keep
 // probability), and the gradient of the score.
 template <class C, bool plain> struct Derivative {
   const AttentionProblem& p;
-  ScoreOf<C, plain> score;
-  Keeper keep;
-  C kept;
+  C kept_scale;
   struct Of { C weight, gradient; };
 
-  __device__ Derivative(const AttentionProblem& problem, std::int64_t batch, std::int64_t head)
-      : p(problem), score(problem, batch, head), keep(problem, batch, head), kept(kept_scale<C>(problem)) {}
-  __device__ Of operator()(C qk, C dy_v, C lse, C delta, std::int64_t query, std::int64_t key, bool inside) {
-    const C weight = exp2_of(score(qk, query, key, inside) - lse);
+  __device__ explicit Derivative(const AttentionProblem& problem)
+      : p(problem), kept_scale(flash::kept_scale<C>(problem)) {}
+  __device__ Of operator()(C score, C dy_v, C lse, C delta, bool kept) const {
+    const C weight = exp2_of(score - lse);
     if (!plain && p.dropout > 0) {
-      if (!keep(query, key)) return {C(0), -weight * delta};
-      dy_v *= kept;
+      if (!kept) return {C(0), -weight * delta};
+      dy_v *= kept_scale;
     }
     return {weight, weight * (dy_v - delta)};
   }
@@ -306,7 +357,9 @@ __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProbl
 
   A::fetch(own_q, q, p.q.row, at.first, p.queries, p.width, A::rows);
   A::fetch(own_dy, dy, p.dy.row, at.first, p.queries, p.v_width, A::rows);
-  Derivative<C, plain> derive(p, at.batch, at.head);
+  const ScoreOf<C> score(p);
+  const Derivative<C, plain> derive(p);
+  Keeper keep(p, at.batch, at.head);
   typename A::Result sums;
   C lse[A::slots], delta[A::slots], total[A::slots] = {};
 #pragma unroll
@@ -326,13 +379,15 @@ __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProbl
     typename A::Scores w, dw;
     A::scores(w, own_q, k_tile);
     A::scores(dw, own_dy, v_tile);
+    if constexpr (!plain) make_scores<A, true>(w, score, at.batch, at.head, at.first, first_key, inside);
 #pragma unroll
     for (int s = 0; s < A::slots; ++s) {
       const std::int64_t query = at.first + A::row_of(s);
+      const unsigned kept = plain ? ~0u : kept_weights<A, true>(keep, s, at.first, first_key);
 #pragma unroll
       for (int i = 0; i < A::score_columns; ++i) {
-        const std::int64_t key = first_key + A::column_of(i);
-        w.at(s, i) = derive(w.at(s, i), dw.at(s, i), lse[s], delta[s], query, key, inside).gradient;
+        const C made = plain ? score(w.at(s, i), query, first_key + A::column_of(i), inside) : w.at(s, i);
+        w.at(s, i) = derive(made, dw.at(s, i), lse[s], delta[s], kept >> i & 1).gradient;
         if (for_delta) total[s] += w.at(s, i);
       }
     }
@@ -373,6 +428,8 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
   A::fetch(own_k, k, p.k.row, at.first, p.keys, p.width, A::rows);
   if (for_dk) A::fetch(own_v, v, p.v.row, at.first, p.keys, p.v_width, A::rows);
   typename A::Result dk, dv;
+  const ScoreOf<C> score(p);
+  const Derivative<C, plain> derive(p);
 
   // One pass over the queries of all heads that attend to this one.
   const std::int64_t query_tiles = (p.queries + A::columns - 1) / A::columns, diagonal = at.first / A::columns;
@@ -386,11 +443,17 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
   const auto use = [&](std::int64_t step, const char* q_tile, const char* dy_tile) {
     const std::int64_t head = at.head * group + step / per_head, first_query = (from + step % per_head) * A::columns;
     const std::int64_t base = (at.batch * p.heads + head) * p.queries, end_key = at.first + A::rows;
-    const bool inside = first_query + A::columns <= p.queries && end_key <= p.keys &&
-                        (!p.causal || end_key <= first_query + 1);
-    Derivative<C, plain> derive(p, at.batch, head);
+    const bool inside =
+        first_query + A::columns <= p.queries && end_key <= p.keys && (!p.causal || end_key <= first_query + 1);
+    unsigned kept[A::slots];
+    if constexpr (!plain) {
+      Keeper keep(p, at.batch, head);
+#pragma unroll
+      for (int s = 0; s < A::slots; ++s) kept[s] = kept_weights<A, false>(keep, s, first_query, at.first);
+    }
     typename A::Scores w, dw;
     A::scores(w, own_k, q_tile);
+    if constexpr (!plain) make_scores<A, false>(w, score, at.batch, head, first_query, at.first, inside);
     if (for_dk) A::scores(dw, own_v, dy_tile);
 #pragma unroll
     for (int i = 0; i < A::score_columns; ++i) {
@@ -398,9 +461,9 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
       const C lse = stored_lse<C>(p, base, query), delta = for_dk ? stored_delta<C>(p, base, query) : C(0);
 #pragma unroll
       for (int s = 0; s < A::slots; ++s) {
-        const std::int64_t key = at.first + A::row_of(s);
+        const C made = plain ? score(w.at(s, i), query, at.first + A::row_of(s), inside) : w.at(s, i);
         const auto [weight, gradient] =
-            derive(w.at(s, i), for_dk ? dw.at(s, i) : C(0), lse, delta, query, key, inside);
+            derive(made, for_dk ? dw.at(s, i) : C(0), lse, delta, plain || (kept[s] >> i & 1));
         if (for_dk) dw.at(s, i) = gradient;
         if (for_dv) w.at(s, i) = weight;
       }

@@ -25,7 +25,7 @@ struct AttentionProblem {
   int width = 0, v_width = 0;  // head sizes: of q and k; of v and y
   AttentionRows q, k, v, y, dy, dq, dk, dv;
   // [batch, heads, queries, keys] by strides (0 broadcasts): bool, true where a query may attend, or a value added to
-  // the scores.
+  // the scores, of dtype, or f32 for f16 and bf16.
   const void* mask = nullptr;
   Dtype mask_dtype = boolean;
   std::int64_t mask_strides[4] = {};

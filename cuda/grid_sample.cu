@@ -14,34 +14,58 @@ MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index
 namespace mantissa::cuda_backend {
 namespace {
 
-// The neighbours of a point: neighbour k is one further along dimension d if bit d of k is set.
-template <class T, int n, bool nearest> struct Neighbours {
-  static constexpr int count = nearest ? 1 : 1 << n;
+// The elements that a point reads along one dimension: -1 where outside. `change`: the derivatives of the weights with
+// respect to the grid's number.
+template <class T, int taps> struct Along {
+  std::int64_t at[taps];
+  T weight[taps], change[taps];
+
+  __device__ void find(std::int64_t elements, const GridReading& how, T number) {
+    using Padding = GridReading::Padding;
+    const auto size = static_cast<T>(elements), last = size - 1;
+    const T low = how.align_corners ? T(0) : T(-0.5), span = how.align_corners ? last : size;
+    T slope = how.align_corners ? last / 2 : size / 2, p = (number + 1) * slope + low;
+    if (taps < 4 && how.padding == Padding::reflection) reflect_position(p, slope, low, span);
+    if (taps < 4 && how.padding != Padding::zeros) {
+      if (!(p > 0 && p < last)) slope = 0;
+      p = p <= 0 ? T(0) : p >= last ? last : p;
+    }
+    if (taps == 1) p = rint(p);
+    // further outside it is the same, but reflected positions repeat
+    const T least = taps == 4 ? T(-0x1p24) : T(-2), most = taps == 4 ? T(0x1p24) : size;
+    p = p >= least ? p : least;  // also for NaN
+    p = p <= most ? p : most;
+    const T whole = floor(p), part = p - whole;
+    if constexpr (taps == 4) cubic_weights(part, weight, change);
+    else if constexpr (taps == 2) weight[0] = 1 - part, weight[1] = part, change[0] = -1, change[1] = 1;
+    else weight[0] = 1, change[0] = 0;
+#pragma unroll
+    for (int t = 0; t < taps; ++t) {
+      change[t] *= slope;
+      T element = whole + static_cast<T>(taps == 4 ? t - 1 : t);
+      if (taps == 4 && how.padding != Padding::zeros) {
+        T turn = 0;
+        if (how.padding == Padding::reflection) reflect_position(element, turn, low, span);
+        element = element <= 0 ? T(0) : element >= last ? last : rint(element);
+      }
+      at[t] = element >= 0 && element <= last ? static_cast<std::int64_t>(element) : -1;
+    }
+  }
+};
+
+// The neighbours of a point: digit d of k, in base `taps`, says which element neighbour k is along dimension d.
+template <class T, int n, int taps> struct Neighbours {
+  static constexpr int count = taps == 1 ? 1 : taps == 2 ? 1 << n : taps * taps;
+  static __host__ __device__ constexpr int tap_of(int k, int d) {
+    return k / (d == 0 ? 1 : d == 1 ? taps : taps * taps) % taps;
+  }
+  Along<T, taps> along[n];
   std::int64_t at[count];  // in a plane, or -1 if outside: reads as 0
   T weight[count];
-  T part[n];   // distance from the first neighbour, in elements
-  T slope[n];  // derivative of the position with respect to the grid's number
 
   __device__ Neighbours(const GridSpace<n>& s, const T* grid) {
-    std::int64_t first[n];
 #pragma unroll
-    for (int d = 0; d < n; ++d) {
-      const auto size = static_cast<T>(s.size[d]), last = size - 1;
-      slope[d] = s.how.align_corners ? last / 2 : size / 2;
-      T p = (grid[d] + 1) * slope[d] - (s.how.align_corners ? T(0) : T(0.5));
-      if (s.how.padding == GridReading::Padding::reflection)
-        reflect_position(p, slope[d], s.how.align_corners ? T(0) : T(-0.5), s.how.align_corners ? last : size);
-      if (s.how.padding != GridReading::Padding::zeros) {
-        if (!(p > 0 && p < last)) slope[d] = 0;
-        p = p <= 0 ? T(0) : p >= last ? last : p;
-      }
-      if (nearest) p = rint(p);
-      p = p >= -2 ? p : T(-2);  // also for NaN
-      p = p <= size ? p : size;
-      const T whole = floor(p);
-      first[d] = static_cast<std::int64_t>(whole);
-      part[d] = nearest ? T(0) : p - whole;
-    }
+    for (int d = 0; d < n; ++d) along[d].find(s.size[d], s.how, grid[d]);
 #pragma unroll
     for (int k = 0; k < count; ++k) {
       T w = 1;
@@ -49,10 +73,10 @@ template <class T, int n, bool nearest> struct Neighbours {
       bool inside = true;
 #pragma unroll
       for (int d = n - 1; d >= 0; --d) {
-        const std::int64_t tap = first[d] + (k >> d & 1);
-        inside = inside && tap >= 0 && tap < s.size[d];
-        element = element * s.size[d] + tap;
-        w *= k >> d & 1 ? part[d] : 1 - part[d];
+        const int t = tap_of(k, d);
+        inside = inside && along[d].at[t] >= 0;
+        element = element * s.size[d] + along[d].at[t];
+        w *= along[d].weight[t];
       }
       at[k] = inside ? element : -1;
       weight[k] = inside ? w : T(0);
@@ -70,11 +94,11 @@ Grid grid_of_points(std::int64_t points, std::int64_t batch, std::int64_t channe
   return g;
 }
 
-template <class T, int n, bool nearest> __global__ void read_points(T* y, const T* x, const T* grid, GridSpace<n> s) {
+template <class T, int n, int taps> __global__ void read_points(T* y, const T* x, const T* grid, GridSpace<n> s) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
-    const Neighbours<T, n, nearest> here(s, grid + (sample * s.points + i) * n);
+    const Neighbours<T, n, taps> here(s, grid + (sample * s.points + i) * n);
     for (std::int64_t c = blockIdx.z; c < s.channels; c += gridDim.z) {
       const T* plane = x + (sample * s.channels + c) * s.plane;
       T sum = here.weight[0] * here.read(plane, 0);
@@ -85,22 +109,22 @@ template <class T, int n, bool nearest> __global__ void read_points(T* y, const 
   }
 }
 
-template <class T, int n>
+template <class T, int n, int taps>
 __global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* grid, GridSpace<n> s) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
-    using Here = Neighbours<T, n, false>;
+    using Here = Neighbours<T, n, taps>;
     const Here here(s, grid + (sample * s.points + i) * n);
-    T change[n][Here::count], sums[n] = {};  // change: the derivative of a weight along d
+    T change[n][Here::count], sums[n] = {};  // change: the derivative of a weight by the grid's number for d
 #pragma unroll
     for (int d = 0; d < n; ++d) {
 #pragma unroll
       for (int k = 0; k < Here::count; ++k) {
-        change[d][k] = k >> d & 1 ? T(1) : T(-1);
+        change[d][k] = here.along[d].change[Here::tap_of(k, d)];
 #pragma unroll
         for (int e = 0; e < n; ++e)
-          if (e != d) change[d][k] *= k >> e & 1 ? here.part[e] : 1 - here.part[e];
+          if (e != d) change[d][k] *= here.along[e].weight[Here::tap_of(k, e)];
       }
     }
     for (std::int64_t c = 0; c < s.channels; ++c) {
@@ -117,18 +141,18 @@ __global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* 
       for (int d = 0; d < n; ++d) sums[d] += arrived * moved[d];
     }
 #pragma unroll
-    for (int d = 0; d < n; ++d) dgrid[(sample * s.points + i) * n + d] = sums[d] * here.slope[d];
+    for (int d = 0; d < n; ++d) dgrid[(sample * s.points + i) * n + d] = sums[d];
   }
 }
 
 // --- the gradient of x ---
 // Contribution k of point i is number i * count + k of its sample: its pixel, which is `plane` if outside, and weight.
-template <class T, int n, bool nearest>
+template <class T, int n, int taps>
 __global__ void list_contributions(std::int64_t* pixel, T* weight, const T* grid, GridSpace<n> s) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
-    const Neighbours<T, n, nearest> here(s, grid + (sample * s.points + i) * n);
+    const Neighbours<T, n, taps> here(s, grid + (sample * s.points + i) * n);
 #pragma unroll
     for (int k = 0; k < here.count; ++k) {
       const std::int64_t to = (sample * s.points + i) * here.count + k;
@@ -171,32 +195,33 @@ __global__ void sum_contributions(T* dx, const T* g, const std::int64_t* start, 
 }  // namespace
 
 void read_grid(const View& y, const View& x, const View& grid, const GridReading& how) {
-  visit_grid_space(x, [&]<class T, int n> {
+  visit_grid_space(x, how, [&]<class T, int n, int taps>() {
     const GridSpace<n> s(x, grid, how);
-    launch("grid_sample", how.nearest ? &read_points<T, n, true> : &read_points<T, n, false>,
-           grid_of_points(s.points, s.batch, s.channels), y.as<T>(), x.as<const T>(), grid.as<const T>(), s);
+    launch("grid_sample", &read_points<T, n, taps>, grid_of_points(s.points, s.batch, s.channels), y.as<T>(),
+           x.as<const T>(), grid.as<const T>(), s);
   });
 }
 void read_grid_grid_gradient(const View& dgrid, const View& g, const View& x, const View& grid,
                              const GridReading& how) {
-  visit_grid_space(x, [&]<class T, int n> {
-    const GridSpace<n> s(x, grid, how);
-    launch("grid_sample_grid_gradient", &differentiate_points<T, n>, grid_of_points(s.points, s.batch, 1),
-           dgrid.as<T>(), g.as<const T>(), x.as<const T>(), grid.as<const T>(), s);
+  visit_grid_space(x, how, [&]<class T, int n, int taps>() {
+    if constexpr (taps > 1) {
+      const GridSpace<n> s(x, grid, how);
+      launch("grid_sample_grid_gradient", &differentiate_points<T, n, taps>, grid_of_points(s.points, s.batch, 1),
+             dgrid.as<T>(), g.as<const T>(), x.as<const T>(), grid.as<const T>(), s);
+    }
   });
 }
 void read_grid_input_gradient(const View& dx, const View& g, const View& grid, const GridReading& how) {
-  visit_grid_space(dx, [&]<class T, int n> {
+  visit_grid_space(dx, how, [&]<class T, int n, int taps>() {
     const GridSpace<n> s(dx, grid, how);
-    const int count = how.nearest ? 1 : 1 << n;
+    constexpr int count = Neighbours<T, n, taps>::count;
     const std::int64_t all = s.points * count;
     const Dims sizes{s.batch, all};
     const auto numbers = [&](const Dims& of, Dtype t) { return Tensor::allocate(of, t, dx.device); };
     const Tensor pixel = numbers(sizes, i64), weight = numbers(sizes, dx.dtype), order = numbers(sizes, i64),
                  sorted = numbers(sizes, i64), start = numbers({s.batch, s.plane + 1}, i64);
-    launch("grid_sample_input_gradient",
-           how.nearest ? &list_contributions<T, n, true> : &list_contributions<T, n, false>,
-           grid_of_points(s.points, s.batch, 1), pixel.data<std::int64_t>(), weight.data<T>(), grid.as<const T>(), s);
+    launch("grid_sample_input_gradient", &list_contributions<T, n, taps>, grid_of_points(s.points, s.batch, 1),
+           pixel.data<std::int64_t>(), weight.data<T>(), grid.as<const T>(), s);
     argsort(order.view(), pixel.view(), 1, false);
     gather(sorted.view(), pixel.view(), 1, order.view());
     launch("grid_sample_input_gradient", &find_starts, grid_of_points(all + 1, s.batch, 1), start.data<std::int64_t>(),

@@ -1,22 +1,28 @@
-// Random tensors and dropout. Random number i is a function of (seed, offset + i / 4) only, the same as on the CPU, so
-// both devices give the same numbers up to the last bits of log, sin and cos. No mask is stored.
+// Random tensors, variates, and dropout. Random number i is a function of (seed, offset + i / 4) only, the same as on
+// the CPU, so both devices give the same numbers up to the last bits of log, sin and cos. No mask is stored.
 #include "core/distribution.h"
 #include "core/kernel.h"
+#include "core/variates.h"
 #include "cuda/reduction.cuh"
 
 namespace mantissa {
 MANTISSA_CUDA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
                      std::uint64_t seed, std::uint64_t offset)
 MANTISSA_CUDA_KERNEL(shuffle, const View& y, std::uint64_t seed, std::uint64_t offset)
+MANTISSA_KERNEL(draw_variates, const View& y, const View& a, const View& b, Variate which, std::uint64_t seed,
+                std::uint64_t offset)
 MANTISSA_KERNEL(dropout, const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset)
 }
 
 namespace mantissa::cuda_backend {
 namespace {
 
+__device__ RngState start_of(const RandomPosition& at) {
+  return at.state ? RngState{at.state[0], at.state[1] + at.offset} : RngState{at.seed, at.offset};
+}
 __device__ Philox::Words words_at(const RandomPosition& at, std::int64_t group) {
-  const std::uint64_t seed = at.state ? at.state[0] : at.seed, first = at.state ? at.state[1] + at.offset : at.offset;
-  return Philox{seed}(first + static_cast<std::uint64_t>(group));
+  const RngState start = start_of(at);
+  return Philox{start.seed}(start.offset + static_cast<std::uint64_t>(group));
 }
 
 // One thread per counter, which gives four elements.
@@ -52,6 +58,15 @@ __global__ void shuffle_kernel(std::int64_t* y, int n, RandomPosition at) {
   }
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) y[i] = order[i];
+}
+
+__global__ void draw_variates_kernel(double* y, const double* a, const double* b, std::int64_t n, Variate which,
+                                     RandomPosition at) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const RngState start = start_of(at);
+  const std::uint64_t counter = start.offset + static_cast<std::uint64_t>(i);
+  y[i] = variates::draw(which, a[i], b[i], {start.seed, counter, words_at(at, i)});
 }
 
 // Eight elements, from the counters of two quads. x is read in logical order; `dense` if it is contiguous, `packs` if
@@ -129,6 +144,13 @@ void shuffle(const View& y, std::uint64_t seed, std::uint64_t offset) {
   Grid grid{dim3(1), dim3(block_size)};
   grid.shared = 2 * static_cast<std::size_t>(n) * sizeof(unsigned);
   launch("shuffle", &shuffle_kernel, grid, y.as<std::int64_t>(), n, random_position(seed, offset));
+}
+
+void draw_variates(const View& y, const View& a, const View& b, Variate which, std::uint64_t seed,
+                   std::uint64_t offset) {
+  const std::int64_t n = y.numel();
+  launch("draw_variates", &draw_variates_kernel, grid_for(n), y.as<double>(), a.as<const double>(),
+         b.as<const double>(), n, which, random_position(seed, offset));
 }
 
 void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) {

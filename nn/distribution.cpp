@@ -7,6 +7,7 @@
 #include "core/finfo.h"
 #include "core/ops_special.h"
 #include "core/random.h"
+#include "core/variates.h"
 #include "ops/check_values.h"
 #include "ops/function.h"
 
@@ -81,27 +82,11 @@ Tensor open_uniform(const Tensor& parameter, const Dims& shape) {
 }
 
 namespace {
-// Shape alpha and rate 1, by rejection: loops until every element is accepted.
-Tensor draw_gamma(const Tensor& alpha) {
-  const NoGrad no_grad;
-  const Tensor small = alpha < 1, a = where(small, alpha + 1, alpha);  // G(a) = G(a + 1) U^(1 / a)
-  const Tensor d = a - 1.0 / 3, c = rsqrt(9 * d);
-  Tensor result = zeros(alpha.sizes(), like(alpha)),
-         open = ones(alpha.sizes(), {.dtype = boolean, .device = alpha.device()});
-  for (int round = 0; round < 1000 && any(open); ++round) {
-    const Tensor x = randn(alpha.sizes(), like(alpha)), v = pow(1 + c * x, 3), u = open_uniform(alpha, {});
-    const Tensor accepted = logical_and(v > 0, log(u) < 0.5 * square(x) + d * (1 - v + log(clamp_min(v, 1e-30))));
-    const Tensor now = logical_and(open, accepted);
-    result = where(now, d * v, result);
-    open = logical_and(open, logical_not(accepted));
-  }
-  return where(small, result * pow(open_uniform(alpha, {}), reciprocal(alpha)), result);
-}
 struct StandardGamma {
   static constexpr auto name = "standard_gamma";
   static constexpr bool once_differentiable = true;
   Tensor forward(Saved& saved, const Tensor& alpha) const {
-    const Tensor x = draw_gamma(alpha);
+    const Tensor x = cast(draw_variates(Variate::gamma, alpha.detach()), alpha.dtype());
     saved.save({alpha, x});
     return x;
   }

@@ -184,6 +184,11 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
   scores.back() = k.size(-2);
   return !mask.requires_grad() && mask.dim() <= q.dim() && broadcast(mask.sizes(), scores) == scores;
 }
+// The mask in a dtype that kernels read (core/attention.h).
+Tensor readable_mask(const Tensor& mask, Dtype dtype) {
+  const bool readable = !mask.defined() || mask.dtype() == boolean || mask.dtype() == dtype;
+  return readable || mask.dtype() == compute_dtype(dtype) ? mask : cast(mask, compute_dtype(dtype));
+}
 
 }  // namespace
 
@@ -205,7 +210,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     const bool in_region = in.in_region(in[0].device());
     const FusedAttention op{{scale, o.is_causal, o.dropout_p, at.seed, at.offset, in_region}, length_first};
     const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
-    return in.result(turn(apply(op, turn(x), turn(in[1]), turn(in[2]), in[3])[0]));
+    const Tensor mask = readable_mask(in[3], x.dtype());
+    return in.result(turn(apply(op, turn(x), turn(in[1]), turn(in[2]), mask)[0]));
   }
   // Contiguous, because a product may round differently for a transposed layout.
   const bool widen = is_half(in[0].dtype()) && !in.in_region(in[0].device());

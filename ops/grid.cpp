@@ -1,6 +1,6 @@
 // grid_sample and affine_grid (Jaderberg et al., 2015): an image sampled at points that a network may have computed.
-// Nearest and linear interpolation have kernels (core/grid_sample.h); cubic is composed of gathers, one per neighbour
-// of a point, whose weights carry the gradient to the grid. Positions, borders and weights follow PyTorch.
+// Kernels: core/grid_sample.h. Their reference is composed of gathers, one per neighbour of a point, whose weights
+// carry the gradient to the grid. Positions, borders and weights follow PyTorch.
 #include <cmath>
 
 #include "autograd/backward.h"
@@ -22,6 +22,7 @@ struct GridSample {
   std::string mode = "bilinear", padding_mode = "zeros";
   bool align_corners = false;
 
+  int taps() const { return mode == "nearest" ? 1 : mode == "bilinear" ? 2 : 4; }  // along each dimension
   // Maps [-1, 1] to positions in a dimension of n elements.
   Tensor position(const Tensor& at, std::int64_t n) const {
     const auto size = static_cast<double>(n);
@@ -64,7 +65,7 @@ struct GridSample {
     Dims flat{batch, channels, 1}, result{batch, channels};
     for (int d = 0; d < n; ++d) flat[2] *= x.size(d + 2), result.push_back(grid.size(d + 1));
     const Tensor pixels = reshape(x, flat);
-    const int taps = op.mode == "nearest" ? 1 : op.mode == "bilinear" ? 2 : 4;
+    const int taps = op.taps();
     int neighbours = 1;
     for (int d = 0; d < n; ++d) neighbours *= taps;
     Tensor y;
@@ -118,6 +119,8 @@ struct GridSample {
     }
     composed(s, {s.randn({1, 2, 3, 4}), points({1, 2, 2, 2})}, GridSample{"bicubic", "zeros", true});
     composed(s, {s.randn({1, 1, 4, 4}), points({1, 2, 2, 2})}, GridSample{"bicubic", "border"});
+    composed(s, {s.randn({2, 3, 5, 4}), points({2, 3, 7, 2})}, GridSample{"bicubic", "reflection", true});
+    composed(s, {s.randn({1, 2, 3, 4}), s.uniform({1, 2, 3, 2}, -4, 4)}, GridSample{"bicubic", "reflection"});
     composed(s, {s.randn({1, 1, 2, 3, 3}), points({1, 1, 2, 2, 3})}, GridSample{"bilinear", "zeros", true});
     composed(s, {s.randn({1, 2, 3, 4}), points({1, 2, 2, 2})}, GridSample{"nearest"}).exact_only = true;
     composed_error(s, {s.randn({1, 2, 3}), points({1, 2, 2})}, GridSample{}, "x must be [N, C, H, W]");
@@ -138,10 +141,10 @@ struct ReadGrid {
     return {op.padding_mode == "zeros"    ? Padding::zeros
             : op.padding_mode == "border" ? Padding::border
                                           : Padding::reflection,
-            op.mode == "nearest", op.align_corners};
+            op.taps(), op.align_corners};
   }
-  static bool fits(const GridSample& op, const Tensor& x, const Tensor& grid) {
-    return op.mode != "bicubic" && x.dtype() == grid.dtype() && !is_half(x.dtype()) && x.numel() > 0 &&
+  static bool fits(const Tensor& x, const Tensor& grid) {
+    return x.dtype() == grid.dtype() && !is_half(x.dtype()) && x.numel() > 0 &&
            x.numel() / (x.size(0) * x.size(1)) < INT32_MAX;
   }
 };
@@ -169,7 +172,7 @@ struct ReadGridGridGradient : ReadGrid {
   static constexpr const char* args[] = {"gradient", "x", "grid"};
   Spec infer(const Tensor&, const Tensor&, const Tensor& grid) const { return like(grid); }
   void run(const View& dgrid, const View& g, const View& x, const View& grid) const {
-    if (how().nearest) kernels::fill(dgrid.device, dgrid, 0.0);
+    if (how().taps == 1) kernels::fill(dgrid.device, dgrid, 0.0);
     else kernels::read_grid_grid_gradient(dgrid.device, dgrid, g, x, grid, how());
   }
   static Tensor reference(const ReadGridGridGradient& r, const Tensor& g, const Tensor& x, const Tensor& grid) {
@@ -200,7 +203,7 @@ struct ReadGridForward : ReadGrid {
 };
 Tensor GridSample::compose(const GridSample& op, const Tensor& x, const Tensor& grid) {
   op.check_inputs(x, grid);
-  if (!ReadGrid::fits(op, x, grid)) return by_gathers(op, x, grid);
+  if (!ReadGrid::fits(x, grid)) return by_gathers(op, x, grid);
   return apply(ReadGridForward{op}, contiguous(x), contiguous(grid));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/apply.h"
+#include "ops/check_values.h"
 
 namespace mantissa {
 
@@ -22,6 +23,10 @@ inline int named_dim(const char* name, const Tensor& x, std::int64_t dim) {
 }
 inline std::int64_t named_size(const char* name, const Tensor& x, std::int64_t dim) {
   return named(name, x, [&] { return x.size(dim); });
+}
+// check_all with the function's name and x in errors.
+inline void named_check_all(const char* name, const Tensor& x, const Tensor& ok, const char* message) {
+  named(name, x, [&] { check_all(name, ok, message); });
 }
 
 }  // namespace mantissa

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "ops/check_values.h"
 #include "ops/compose.h"
 #include "ops/named.h"
 #include "ops/pointwise.h"
@@ -195,21 +194,15 @@ Tensor randint_like(const Tensor& x, std::int64_t low, std::int64_t high) {
   return randint(low, high, x.sizes(), options_of(x));
 }
 
-namespace {
-void check_values(const char* name, const Tensor& x, const Tensor& ok, const char* message) {
-  named(name, x, [&] { check_all(name, ok, message); });
-}
-}  // namespace
-
 Tensor bernoulli(const Tensor& p) {
   check(p.is_floating(), "bernoulli: needs probabilities of a floating dtype, got ", p);
   const Tensor q = p.detach();
-  check_values("bernoulli", p, logical_and(ge(q, Tensor(0.0)), le(q, Tensor(1.0))), "p holds values outside [0, 1]");
+  named_check_all("bernoulli", p, logical_and(ge(q, Tensor(0.0)), le(q, Tensor(1.0))), "p holds values outside [0, 1]");
   return cast(lt(rand(q.sizes(), {.dtype = exact_dtype(q), .device = q.device()}), q), q.dtype());
 }
 Tensor normal(const Tensor& mean, const Tensor& std) {
   check(mean.is_floating() && std.is_floating(), "normal: needs floating dtypes, got ", mean, " and ", std);
-  check_values("normal", std, logical_not(lt(std.detach(), Tensor(0.0))), "std holds negative values");
+  named_check_all("normal", std, logical_not(lt(std.detach(), Tensor(0.0))), "std holds negative values");
   const Dims sizes = broadcast(mean.sizes(), std.sizes());
   const Dtype dtype = promote(mean.dtype(), std.dtype());
   const Tensor z = randn(sizes, {.dtype = dtype == f64 ? f64 : f32, .device = mean.device()});
@@ -234,14 +227,14 @@ Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement) 
   check(replacement || num_samples <= categories, "multinomial: ", num_samples, " samples without replacement from ",
         categories, " categories");
   const Tensor w = cast(x.detach(), f64), total = sum(w, {-1}, true);
-  check_values("multinomial", x, logical_and(ge(w, Tensor(0.0)), isfinite(w)),
-               "weights must be finite and not negative");
-  check_values("multinomial", x, gt(total, Tensor(0.0)), "weights sum to 0");
+  named_check_all("multinomial", x, logical_and(ge(w, Tensor(0.0)), isfinite(w)),
+                  "weights must be finite and not negative");
+  named_check_all("multinomial", x, gt(total, Tensor(0.0)), "weights sum to 0");
   Dims sizes = x.sizes();
   if (!replacement) {
     const Tensor possible = sum(cast(gt(w, Tensor(0.0)), i64), {-1});
-    check_values("multinomial", x, ge(possible, Tensor(num_samples)),
-                 concat("fewer than ", num_samples, " weights are above 0").c_str());
+    named_check_all("multinomial", x, ge(possible, Tensor(num_samples)),
+                    concat("fewer than ", num_samples, " weights are above 0").c_str());
     const Tensor u = rand(sizes, {.dtype = f64, .device = x.device()});
     const Tensor key = log1p(-u) / w;  // -exponential / weight; -inf (or NaN at u = 0) where the weight is 0
     return topk(where(eq(w, Tensor(0.0)), Tensor(-HUGE_VAL), key), num_samples, -1, true).indices;

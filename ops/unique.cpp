@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/kernel.h"
 #include "core/ops.h"
 #include "core/recording.h"
 #include "core/unique.h"
@@ -9,6 +10,10 @@
 #include "ops/registry.h"
 
 namespace mantissa {
+
+// order := the stable lexicographic order of the rows, contiguous; order holds 0, 1, 2, ...
+MANTISSA_CUDA_KERNEL(argsort_rows, const View& order, const View& rows)
+
 namespace {
 
 // Runs of equal elements of a vector: the first of each, the run number of every element, and lengths.
@@ -37,9 +42,13 @@ UniqueResult by_counting(const Tensor& x) {
 
 // The stable lexicographic order of the rows of x [n, m]. NaN comes last.
 Tensor order_of_rows(const Tensor& x) {
-  const Tensor rows = contiguous(is_half(x.dtype()) ? cast(x, f32) : x).to(cpu);
+  const Tensor rows = contiguous(is_half(x.dtype()) ? cast(x, f32) : x);
   const std::int64_t n = rows.size(0), m = rows.size(1);
-  const Tensor order = arange(n);
+  const Tensor order = arange(n, {.device = x.device()});
+  if (!x.device().is_cpu()) {
+    cuda_backend::prepare(&cuda_backend::argsort_rows, x.device())(order.view(), rows.view());
+    return order;
+  }
   std::int64_t* const at = order.data<std::int64_t>();
   visit(rows.dtype(), [&]<class T> {
     const T* const p = rows.data<T>();
@@ -48,7 +57,7 @@ Tensor order_of_rows(const Tensor& x) {
       return std::lexicographical_compare(p + i * m, p + (i + 1) * m, p + j * m, p + (j + 1) * m, less);
     });
   });
-  return order.to(x.device());
+  return order;
 }
 Tensor as_rows(const Tensor& x, int dim) {
   const Tensor front = movedim(x.detach(), dim, 0);

@@ -85,6 +85,6 @@ TEST_CASE("binomial follows its distribution, for probabilities on either side o
     CHECK(ends[1].item<float>() == 40);
     CHECK(equal(binomial(zeros({4}).to(device), full({4}, 0.7).to(device)), zeros({4}).to(device)));
   }
-  CHECK_THAT(message_of([] { binomial(tensor({1.5}), tensor({0.5})); }), Contains("must hold whole numbers"));
+  CHECK_THAT(message_of([] { binomial(tensor({1.5}), tensor({0.5})); }), Contains("must be whole numbers"));
   CHECK_THAT(message_of([] { binomial(tensor({2.0}), tensor({1.5})); }), Contains("values outside [0, 1]"));
 }

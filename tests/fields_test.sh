@@ -6,12 +6,17 @@ set -eu
 source=$1
 compiler=$2
 failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+printf '#include "%s"\n' nn/functions.h nn/linear.h nn/rnn.h nn/sequential.h ops/function.h >"$work/headers.h"
+echo '#include <map>' >>"$work/headers.h"
+"$compiler" -std=c++20 -I"$source" -x c++-header "$work/headers.h" -o "$work/headers.h.gch"  # once for all modules
+compile() { "$compiler" -std=c++20 -I"$source" -include "$work/headers.h" -fsyntax-only -x c++ - 2>&1; }
 
 # compile_module MEMBERS_AND_FIELDS: the compiler's output; its exit status
 compile_module() {
-  printf '%s\n' '#include <map>' '#include "nn/functions.h"' '#include "nn/linear.h"' 'using namespace mantissa;' \
-    "struct Net { $1 };" 'std::int64_t f(Net& net) { return nn::count(net); }' |
-    "$compiler" -std=c++20 -I"$source" -fsyntax-only -x c++ - 2>&1
+  printf '%s\n' 'using namespace mantissa;' "struct Net { $1 };" 'std::int64_t f(Net& net) { return nn::count(net); }' |
+    compile
 }
 expect_error() {
   if output=$(compile_module "$1"); then
@@ -36,15 +41,13 @@ for hidden in 'std::shared_ptr<nn::Linear>' 'std::map<int, nn::Linear>' 'std::ve
   expect_error "nn::Linear a{2, 2}; $hidden b; MANTISSA_FIELDS(a)" 'missing from MANTISSA_FIELDS'
   expect_error "nn::Linear a{2, 2}; $hidden b; MANTISSA_FIELDS(a, b)" 'does not look into a map, pair, tuple'
 done
-if output=$(printf '%s\n' '#include "core/ops.h"' 'void f(mantissa::Tensor& x) { x[0] = x[1]; }' |
-  "$compiler" -std=c++20 -I"$source" -fsyntax-only -x c++ - 2>&1) ||
+if output=$(echo 'void f(mantissa::Tensor& x) { x[0] = x[1]; }' | compile) ||
   ! printf '%s' "$output" | grep -q 'x\[...\] = y does not write into x'; then
   printf 'x[0] = x[1] compiles, or the error does not say what to write:\n%s\n' "$output"
   failures=$((failures + 1))
 fi
-expect_message() {  # what does not compile, after these includes; what the compiler says
-  if output=$(printf '%s\n' '#include "nn/rnn.h"' '#include "nn/sequential.h"' '#include "ops/function.h"' \
-    'using namespace mantissa;' "$1" | "$compiler" -std=c++20 -I"$source" -fsyntax-only -x c++ - 2>&1) ||
+expect_message() {  # what does not compile; what the compiler says
+  if output=$(printf '%s\n' 'using namespace mantissa;' "$1" | compile) ||
     ! printf '%s' "$output" | grep -q "$2"; then
     printf 'compiles, or the error does not say "%s": %s\n%s\n' "$2" "$1" "$output"
     failures=$((failures + 1))

@@ -8,6 +8,8 @@ source=$1
 shift
 cd "$source"
 failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 complain() {
   echo "$1"
   failures=$((failures + 1))
@@ -32,7 +34,7 @@ for folder in $folders; do
   allowed=" $(allowed_for "$folder") "
   # Lines "file:3:#include "core/tensor.h"" become "file:3 core".
   grep -rnE --include='*.h' --include='*.cpp' '^ *#include "' "$folder" |
-    sed -E 's/^([^:]+:[0-9]+): *#include "([^"]+)".*/\1 \2/' >"${TMPDIR:-/tmp}/includes.$$" || true
+    sed -E 's/^([^:]+:[0-9]+): *#include "([^"]+)".*/\1 \2/' >"$work/includes" || true
   while read -r place path; do
     case $path in
       */*) target=${path%%/*} ;;
@@ -43,8 +45,7 @@ for folder in $folders; do
       *) complain "$place: $folder/ must not include $path (allowed:$allowed)" ;;
     esac
     [ -e "$path" ] || complain "$place: $path does not exist"
-  done <"${TMPDIR:-/tmp}/includes.$$"
-  rm -f "${TMPDIR:-/tmp}/includes.$$"
+  done <"$work/includes"
 done
 
 headers=$(for folder in $folders; do ls "$folder"/*.h 2>/dev/null || true; done)
@@ -63,17 +64,39 @@ for header in $headers; do
   fi
 done
 
-# "$@" is the compiler with its flags; $0 inside the small shell is the header.
-compile_alone='header=$0; printf "#include \"%s\"\n" "$header" | "$@" -x c++ -fsyntax-only - || { echo "$header does not compile on its own"; exit 1; }'
-if ! printf '%s\n' $alone | xargs -P "$(nproc)" -I '{}' sh -c "$compile_alone" '{}' "$@" -std=c++20 -I. -Wall -Wextra -Werror; then
-  failures=$((failures + 1))
-fi
-if ! printf '#include "%s"\n' $headers | "$@" -std=c++20 -I. -Wall -Wextra -Werror -x c++ -fsyntax-only -; then
+set -- "$@" -std=c++20 -I. -Wall -Wextra -Werror
+# compile_alone FILE COMPILER...: every header that FILE lists; $0 inside the small shell is the header.
+compile_alone() {
+  list=$1
+  shift
+  xargs -P "$(nproc)" -I '{}' sh -c 'header=$0; printf "#include \"%s\"\n" "$header" | "$@" -x c++ -fsyntax-only - ||
+    { echo "$header does not compile on its own"; exit 1; }' '{}' "$@" <"$list"
+}
+# A header's own code comes after all of its includes. So what includes $base, directly or not, may find it compiled
+# already: nothing becomes visible that was not.
+printf '%s\n' $alone | sort >"$work/alone"
+for base in nn/functions.h optim/optimizer.h core/ops.h core/tensor.h; do
+  echo "$base" >"$work/known"
+  while :; do
+    sed 's/.*/#include "&"/' "$work/known" >"$work/patterns"
+    { cat "$work/known" && grep -lFf "$work/patterns" $headers; } | sort -u >"$work/more"
+    if cmp -s "$work/known" "$work/more"; then break; fi
+    mv "$work/more" "$work/known"
+  done
+  printf '#include "%s"\n' "$base" >"$work/base.h"
+  "$@" -x c++-header "$work/base.h" -o "$work/base.h.gch"
+  comm -12 "$work/alone" "$work/known" >"$work/these"
+  compile_alone "$work/these" "$@" -include "$work/base.h" || failures=$((failures + 1))
+  comm -23 "$work/alone" "$work/these" >"$work/others"
+  mv "$work/others" "$work/alone"
+done
+compile_alone "$work/alone" "$@" || failures=$((failures + 1))
+if ! printf '#include "%s"\n' $headers | "$@" -x c++ -fsyntax-only -; then
   failures=$((failures + 1))
 fi
 
 start=$(date +%s%N)
-echo '#include "mantissa.h"' | "$@" -std=c++20 -O0 -I. -x c++ -c -o /dev/null -
+echo '#include "mantissa.h"' | "$@" -O0 -x c++ -c -o /dev/null -
 echo "mantissa.h compiles in $((($(date +%s%N) - start) / 1000000)) ms at -O0"
 
 echo "$(printf '%s\n' $headers | wc -l) public headers checked, $failures failures"

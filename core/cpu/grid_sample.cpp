@@ -13,8 +13,6 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-constexpr std::int64_t block = 256;  // points
-
 // plane[at[i]] for the lanes of a vector, 0 where at is negative. (The compiler would make separate scalar loads of a
 // loop.)
 #if defined(__AVX512F__)
@@ -39,68 +37,102 @@ template <class T> Vec<T> gather(const T* plane, const std::int32_t* at) {
 }
 #endif
 
-// Neighbours of a block of points: neighbour k is one further along dimension d if bit d of k is set.
-template <class T, int n, bool nearest> struct Neighbours {
-  static constexpr int count = nearest ? 1 : 1 << n;
+// Neighbours of a block of points: digit d of k, in base `taps`, says which element neighbour k is along dimension d.
+template <class T, int n, int taps> struct Neighbours {
+  static constexpr int count = taps == 1 ? 1 : taps == 2 ? 1 << n : taps * taps;
+  static constexpr std::int64_t block = count > 8 ? 64 : 256;  // points
   static constexpr auto width = static_cast<std::int64_t>(Vec<T>::size);
+  static constexpr int tap_of(int k, int d) { return k / (d == 0 ? 1 : d == 1 ? taps : taps * taps) % taps; }
   std::int32_t at[count][block];  // its index in a plane, or -1 if outside: reads as 0
   T weight[count][block];
-  T part[n][block];   // distance of a point from its first neighbour, in elements
-  T slope[n][block];  // derivative of the position with respect to the grid value
+  T along[n][taps][block];   // weights along a dimension
+  T change[n][taps][block];  // their derivatives with respect to the position in elements
+  T slope[n][block];         // derivative of the position with respect to the grid value
 
   void find(const GridSpace<n>& s, const T* grid, std::int64_t points) {
-    std::int32_t first[n][block];  // clamped: outside it is one of -2, -1, size and size + 1
-    for (int d = 0; d < n; ++d) {
-      const auto size = static_cast<T>(s.size[d]), last = size - 1;
-      const T stretch = s.how.align_corners ? last / 2 : size / 2, shift = s.how.align_corners ? T(0) : T(0.5);
-      for (std::int64_t i = 0; i < points; ++i) {
-        part[d][i] = (grid[i * n + d] + 1) * stretch - shift;
-        slope[d][i] = stretch;
-      }
-      if (s.how.padding == GridReading::Padding::reflection) {
-        const T low = s.how.align_corners ? T(0) : T(-0.5), span = s.how.align_corners ? last : size;
-        for (std::int64_t i = 0; i < points; ++i) reflect_position(part[d][i], slope[d][i], low, span);
-      }
-      if (s.how.padding != GridReading::Padding::zeros) {
-        for (std::int64_t i = 0; i < points; ++i) {
-          const T p = part[d][i];
-          slope[d][i] = p > 0 && p < last ? slope[d][i] : T(0);
-          part[d][i] = p <= 0 ? T(0) : p >= last ? last : p;
-        }
-      }
-      for (std::int64_t i = 0; i < points; ++i) {
-        const T p = nearest ? std::rint(part[d][i]) : part[d][i];
-        T held = p >= -2 ? p : T(-2);  // also for NaN
-        held = held <= size ? held : size;
-        const auto whole = static_cast<std::int32_t>(held);  // std::floor would be a function call per point
-        first[d][i] = whole - static_cast<std::int32_t>(held < static_cast<T>(whole));
-        part[d][i] = nearest ? T(0) : held - static_cast<T>(first[d][i]);
-      }
-    }
+    std::int32_t element[n][taps][block];  // along a dimension, or -1 if outside
+    for (int d = 0; d < n; ++d) find_along(s, d, grid, points, element[d]);
     for (int k = 0; k < count; ++k) {
       for (std::int64_t i = 0; i < points; ++i) {
         T w = 1;
-        std::int32_t element = 0, inside = 1;
+        std::int32_t index = 0, outside = 0;
 #pragma GCC unroll 8
         for (int d = n - 1; d >= 0; --d) {
-          const int further = k >> d & 1;
-          const auto size = static_cast<std::int32_t>(s.size[d]), tap = first[d][i] + further;
-          inside &= static_cast<std::int32_t>(tap >= 0) & static_cast<std::int32_t>(tap < size);
-          element = element * (inside ? size : 0) + tap;
-          w *= further ? part[d][i] : 1 - part[d][i];
+          const std::int32_t here = element[d][tap_of(k, d)][i];
+          outside |= here;  // negative if any is
+          index = index * static_cast<std::int32_t>(s.size[d]) + here;
+          w *= along[d][tap_of(k, d)][i];
         }
-        at[k][i] = inside ? element : -1;
-        weight[k][i] = inside ? w : T(0);
+        at[k][i] = outside < 0 ? -1 : index;
+        weight[k][i] = outside < 0 ? T(0) : w;
       }
       for (std::int64_t i = points; i < block && i % width != 0; ++i) at[k][i] = -1, weight[k][i] = T(0);
     }
   }
   // Neighbour k of the points from i on, in a plane.
   Vec<T> read(const T* plane, int k, std::int64_t i) const { return gather(plane, at[k] + i); }
+
+ private:
+  void find_along(const GridSpace<n>& s, int d, const T* grid, std::int64_t points,
+                  std::int32_t (&element)[taps][block]) {
+    using Padding = GridReading::Padding;
+    const auto size = static_cast<T>(s.size[d]), last = size - 1;
+    const T stretch = s.how.align_corners ? last / 2 : size / 2, shift = s.how.align_corners ? T(0) : T(0.5);
+    const T low = s.how.align_corners ? T(0) : T(-0.5), span = s.how.align_corners ? last : size;
+    T position[block];
+    for (std::int64_t i = 0; i < points; ++i) {
+      position[i] = (grid[i * n + d] + 1) * stretch - shift;
+      slope[d][i] = stretch;
+    }
+    if (taps < 4 && s.how.padding == Padding::reflection) {
+      for (std::int64_t i = 0; i < points; ++i) reflect_position(position[i], slope[d][i], low, span);
+    }
+    if (taps < 4 && s.how.padding != Padding::zeros) {
+      for (std::int64_t i = 0; i < points; ++i) {
+        const T p = position[i];
+        slope[d][i] = p > 0 && p < last ? slope[d][i] : T(0);
+        position[i] = p <= 0 ? T(0) : p >= last ? last : p;
+      }
+    }
+    // Further outside it is the same, but reflected positions repeat.
+    const T least = taps == 4 ? T(-0x1p24) : T(-2), most = taps == 4 ? T(0x1p24) : size;
+    for (std::int64_t i = 0; i < points; ++i) {
+      const T p = taps == 1 ? std::rint(position[i]) : position[i];
+      T held = p >= least ? p : least;  // also for NaN
+      held = held <= most ? held : most;
+      const auto whole = static_cast<std::int32_t>(held);  // std::floor would be a function call per point
+      const std::int32_t first = whole - static_cast<std::int32_t>(held < static_cast<T>(whole)) - (taps == 4);
+      const T part = taps == 1 ? T(0) : held - static_cast<T>(first + (taps == 4));
+      if constexpr (taps == 4) {
+        T w[4], moved[4];
+        cubic_weights(part, w, moved);
+        for (int t = 0; t < 4; ++t) along[d][t][i] = w[t], change[d][t][i] = moved[t];
+      } else {
+        along[d][0][i] = 1 - part;
+        if constexpr (taps == 2) along[d][1][i] = part, change[d][0][i] = T(-1), change[d][1][i] = T(1);
+      }
+      for (int t = 0; t < taps; ++t) element[t][i] = first + t;
+    }
+    const auto end = static_cast<std::int32_t>(s.size[d]);
+    for (int t = 0; t < taps; ++t) {
+      if (taps == 4 && s.how.padding != Padding::zeros) {
+        for (std::int64_t i = 0; i < points; ++i) {
+          auto p = static_cast<T>(element[t][i]), turn = T(0);
+          if (s.how.padding == Padding::reflection) reflect_position(p, turn, low, span);
+          element[t][i] = static_cast<std::int32_t>(p <= 0 ? T(0) : p >= last ? last : std::rint(p));
+        }
+      }
+      for (std::int64_t i = 0; i < points; ++i) {
+        const std::int32_t e = element[t][i];
+        element[t][i] = (e >= 0) & (e < end) ? e : -1;
+      }
+    }
+  }
 };
 
 // f(sample, first point, points) for every block of every sample.
-template <int n, class F> void for_blocks(const GridSpace<n>& s, const F& f) {
+template <class Here, int n, class F> void for_blocks(const GridSpace<n>& s, const F& f) {
+  constexpr std::int64_t block = Here::block;
   const std::int64_t blocks = (s.points + block - 1) / block, work = block * (s.channels + 8) * (1 << n) / 2;
   parallel_for(s.batch * blocks, std::max<std::int64_t>(1, grain_size / work), [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t u = from; u < to; ++u) {
@@ -110,17 +142,17 @@ template <int n, class F> void for_blocks(const GridSpace<n>& s, const F& f) {
   });
 }
 
-template <class T, int n, bool nearest> void forward(T* y, const T* x, const T* grid, const GridSpace<n>& s) {
-  using Here = Neighbours<T, n, nearest>;
-  for_blocks(s, [&](std::int64_t sample, std::int64_t first, std::int64_t points) {
+template <class T, int n, int taps> void forward(T* y, const T* x, const T* grid, const GridSpace<n>& s) {
+  using Here = Neighbours<T, n, taps>;
+  for_blocks<Here>(s, [&](std::int64_t sample, std::int64_t first, std::int64_t points) {
     Here here;
     here.find(s, grid + (sample * s.points + first) * n, points);
     for (std::int64_t c = 0; c < s.channels; ++c) {
       const T* plane = x + (sample * s.channels + c) * s.plane;
-      T sums[block];
+      T sums[Here::block];
       for (std::int64_t i = 0; i < points; i += Here::width) {
         Vec<T> sum = load(here.weight[0] + i) * here.read(plane, 0, i);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int k = 1; k < Here::count; ++k) sum = xsimd::fma(load(here.weight[k] + i), here.read(plane, k, i), sum);
         store(sums + i, sum);
       }
@@ -129,9 +161,8 @@ template <class T, int n, bool nearest> void forward(T* y, const T* x, const T* 
   });
 }
 
-template <class T, int n, bool nearest>
-void input_gradient(T* dx, const T* g, const T* grid, const GridSpace<n>& s) {
-  using Here = Neighbours<T, n, nearest>;
+template <class T, int n, int taps> void input_gradient(T* dx, const T* g, const T* grid, const GridSpace<n>& s) {
+  using Here = Neighbours<T, n, taps>;
   constexpr std::int64_t group = 4;  // channels that share the neighbours of a block
   const std::int64_t groups = (s.channels + group - 1) / group;
   parallel_for(s.batch * groups, 1, [&](std::int64_t from, std::int64_t to) {
@@ -140,8 +171,8 @@ void input_gradient(T* dx, const T* g, const T* grid, const GridSpace<n>& s) {
       const std::int64_t sample = u / groups, begin = u % groups * group, end = std::min(begin + group, s.channels);
       T* planes = dx + sample * s.channels * s.plane;
       std::fill(planes + begin * s.plane, planes + end * s.plane, T(0));
-      for (std::int64_t first = 0; first < s.points; first += block) {
-        const std::int64_t points = std::min(block, s.points - first);
+      for (std::int64_t first = 0; first < s.points; first += Here::block) {
+        const std::int64_t points = std::min(Here::block, s.points - first);
         here.find(s, grid + (sample * s.points + first) * n, points);
         for (std::int64_t c = begin; c < end; ++c) {
           T* plane = planes + c * s.plane;
@@ -156,20 +187,21 @@ void input_gradient(T* dx, const T* g, const T* grid, const GridSpace<n>& s) {
   });
 }
 
-template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, const T* grid, const GridSpace<n>& s) {
-  using Here = Neighbours<T, n, false>;
-  for_blocks(s, [&](std::int64_t sample, std::int64_t first, std::int64_t points) {
+template <class T, int n, int taps>
+void grid_gradient(T* dgrid, const T* g, const T* x, const T* grid, const GridSpace<n>& s) {
+  using Here = Neighbours<T, n, taps>;
+  for_blocks<Here>(s, [&](std::int64_t sample, std::int64_t first, std::int64_t points) {
     Here here;
-    T sums[n][block] = {}, change[n][Here::count][block];
+    T sums[n][Here::block] = {}, change[n][Here::count][Here::block];
     const T* numbers = grid + (sample * s.points + first) * n;
     here.find(s, numbers, points);
     for (int d = 0; d < n; ++d) {  // derivative of a weight along d
       for (int k = 0; k < Here::count; ++k) {
         for (std::int64_t i = 0; i < points; ++i) {
-          T w = k >> d & 1 ? T(1) : T(-1);
+          T w = here.change[d][Here::tap_of(k, d)][i];
 #pragma GCC unroll 8
           for (int e = 0; e < n; ++e)
-            if (e != d) w *= k >> e & 1 ? here.part[e][i] : 1 - here.part[e][i];
+            if (e != d) w *= here.along[e][Here::tap_of(k, e)][i];
           change[d][k][i] = w;
         }
       }
@@ -180,7 +212,7 @@ template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, c
       for (std::int64_t i = 0; i < points; i += Here::width) {
         Vec<T> moved[n];
         for (auto& v : moved) v = Vec<T>(T(0));
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int k = 0; k < Here::count; ++k) {
           const Vec<T> v = here.read(plane, k, i);
 #pragma GCC unroll 8
@@ -201,24 +233,20 @@ template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, c
 }  // namespace
 
 void read_grid(const View& y, const View& x, const View& grid, const GridReading& how) {
-  visit_grid_space(x, [&]<class T, int n> {
-    const GridSpace<n> s(x, grid, how);
-    if (how.nearest) forward<T, n, true>(y.as<T>(), x.as<T>(), grid.as<T>(), s);
-    else forward<T, n, false>(y.as<T>(), x.as<T>(), grid.as<T>(), s);
+  visit_grid_space(x, how, [&]<class T, int n, int taps> {
+    forward<T, n, taps>(y.as<T>(), x.as<T>(), grid.as<T>(), GridSpace<n>(x, grid, how));
   });
 }
 void read_grid_input_gradient(const View& dx, const View& g, const View& grid, const GridReading& how) {
-  visit_grid_space(dx, [&]<class T, int n> {
-    const GridSpace<n> s(dx, grid, how);
-    if (how.nearest) input_gradient<T, n, true>(dx.as<T>(), g.as<T>(), grid.as<T>(), s);
-    else input_gradient<T, n, false>(dx.as<T>(), g.as<T>(), grid.as<T>(), s);
+  visit_grid_space(dx, how, [&]<class T, int n, int taps> {
+    input_gradient<T, n, taps>(dx.as<T>(), g.as<T>(), grid.as<T>(), GridSpace<n>(dx, grid, how));
   });
 }
 void read_grid_grid_gradient(const View& dgrid, const View& g, const View& x, const View& grid,
                              const GridReading& how) {
-  visit_grid_space(x, [&]<class T, int n> {
-    const GridSpace<n> s(x, grid, how);
-    grid_gradient<T, n>(dgrid.as<T>(), g.as<T>(), x.as<T>(), grid.as<T>(), s);
+  visit_grid_space(x, how, [&]<class T, int n, int taps> {
+    if constexpr (taps > 1)
+      grid_gradient<T, n, taps>(dgrid.as<T>(), g.as<T>(), x.as<T>(), grid.as<T>(), GridSpace<n>(x, grid, how));
   });
 }
 

@@ -46,8 +46,6 @@ namespace {
 const std::map<std::string, std::string> excused{
     {"quantile", "reads the shares, if they are a tensor"},
     {"nanquantile", "reads the shares, if they are a tensor"},
-    {"poisson", "checks the rates"},
-    {"binomial", "checks the counts"},
     {"matrix_exp", "the norm says how often to square"},
     {"eig", "is computed on the host"},
     {"eigvals", "is computed on the host"},
