@@ -62,6 +62,7 @@ struct FrexpResult { Tensor mantissa, exponent; };
 FrexpResult frexp(const Tensor& x);
 
 // --- random, from the default generator of core/random.h ---
+// Errors about values come, on a GPU, when the host next waits.
 // Poisson-distributed counts with mean `rate`, which must be finite and not negative, in rate's dtype.
 Tensor poisson(const Tensor& rate);
 // Binomial: successes in `count` trials of probability prob; both of the same floating dtype; they broadcast.
