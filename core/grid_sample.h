@@ -49,6 +49,12 @@ template <class T> MANTISSA_HD void cubic_weights(T f, T (&weight)[4], T (&chang
     change[t] = t < 2 ? slope : -slope;
   }
 }
+// A point's neighbours are all combinations of the elements along each dimension: digit d of k, in base `taps`, says
+// which of them neighbour k is along dimension d.
+template <int n, int taps> inline constexpr int neighbour_count = taps == 1 ? 1 : taps == 2 ? 1 << n : taps * taps;
+template <int taps> MANTISSA_HD constexpr int tap_of(int k, int d) {
+  return k / (d == 0 ? 1 : d == 1 ? taps : taps * taps) % taps;
+}
 // Calls f with the element type of x, its number of dimensions n, and how.taps, as a type and constants.
 template <class F> void visit_grid_space(const View& x, const GridReading& how, const F& f) {
   const auto with = [&]<class T> {

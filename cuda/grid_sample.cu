@@ -53,12 +53,9 @@ template <class T, int taps> struct Along {
   }
 };
 
-// The neighbours of a point: digit d of k, in base `taps`, says which element neighbour k is along dimension d.
+// The neighbours of a point.
 template <class T, int n, int taps> struct Neighbours {
-  static constexpr int count = taps == 1 ? 1 : taps == 2 ? 1 << n : taps * taps;
-  static __host__ __device__ constexpr int tap_of(int k, int d) {
-    return k / (d == 0 ? 1 : d == 1 ? taps : taps * taps) % taps;
-  }
+  static constexpr int count = neighbour_count<n, taps>;
   Along<T, taps> along[n];
   std::int64_t at[count];  // in a plane, or -1 if outside: reads as 0
   T weight[count];
@@ -73,7 +70,7 @@ template <class T, int n, int taps> struct Neighbours {
       bool inside = true;
 #pragma unroll
       for (int d = n - 1; d >= 0; --d) {
-        const int t = tap_of(k, d);
+        const int t = tap_of<taps>(k, d);
         inside = inside && along[d].at[t] >= 0;
         element = element * s.size[d] + along[d].at[t];
         w *= along[d].weight[t];
@@ -121,10 +118,10 @@ __global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* 
     for (int d = 0; d < n; ++d) {
 #pragma unroll
       for (int k = 0; k < Here::count; ++k) {
-        change[d][k] = here.along[d].change[Here::tap_of(k, d)];
+        change[d][k] = here.along[d].change[tap_of<taps>(k, d)];
 #pragma unroll
         for (int e = 0; e < n; ++e)
-          if (e != d) change[d][k] *= here.along[e].weight[Here::tap_of(k, e)];
+          if (e != d) change[d][k] *= here.along[e].weight[tap_of<taps>(k, e)];
       }
     }
     for (std::int64_t c = 0; c < s.channels; ++c) {

@@ -5,6 +5,7 @@
 
 #include "core/ops_numeric.h"
 #include "core/random.h"
+#include "core/variates.h"
 #include "tests/devices.h"
 
 using namespace mantissa;
@@ -87,4 +88,18 @@ TEST_CASE("binomial follows its distribution, for probabilities on either side o
   }
   CHECK_THAT(message_of([] { binomial(tensor({1.5}), tensor({0.5})); }), Contains("must be whole numbers"));
   CHECK_THAT(message_of([] { binomial(tensor({2.0}), tensor({1.5})); }), Contains("values outside [0, 1]"));
+}
+
+TEST_CASE("variates are the same on every device, but for the last bits of logarithms") {
+  const Tensor rate = rand({3000}, {.dtype = f64}) * 40.0, trials = floor(rate), p = rand({3000}, {.dtype = f64});
+  const auto drawn = [&](Device device) {
+    manual_seed(3);
+    return cat({poisson(rate.to(device)), binomial(trials.to(device), p.to(device)),
+                draw_variates(Variate::gamma, rate.to(device))}).to(cpu);
+  };
+  const Tensor expected = drawn(cpu);
+  for (const Device device : devices()) {
+    const Tensor equal_ones = abs(drawn(device) - expected) < 1e-9 * (abs(expected) + 1.0);
+    CHECK(mean(cast(equal_ones, f64)).item<double>() > 0.999);  // another last bit may reject another candidate
+  }
 }

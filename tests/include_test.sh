@@ -73,7 +73,7 @@ compile_alone() {
     { echo "$header does not compile on its own"; exit 1; }' '{}' "$@" <"$list"
 }
 # A header's own code comes after all of its includes. So what includes $base, directly or not, may find it compiled
-# already: nothing becomes visible that was not.
+# already: nothing becomes visible that was not. (That $base itself needs no other header is shown by precompiling it.)
 printf '%s\n' $alone | sort >"$work/alone"
 for base in nn/functions.h optim/optimizer.h core/ops.h core/tensor.h; do
   echo "$base" >"$work/known"

@@ -37,12 +37,11 @@ template <class T> Vec<T> gather(const T* plane, const std::int32_t* at) {
 }
 #endif
 
-// Neighbours of a block of points: digit d of k, in base `taps`, says which element neighbour k is along dimension d.
+// Neighbours of a block of points.
 template <class T, int n, int taps> struct Neighbours {
-  static constexpr int count = taps == 1 ? 1 : taps == 2 ? 1 << n : taps * taps;
+  static constexpr int count = neighbour_count<n, taps>;
   static constexpr std::int64_t block = count > 8 ? 64 : 256;  // points
   static constexpr auto width = static_cast<std::int64_t>(Vec<T>::size);
-  static constexpr int tap_of(int k, int d) { return k / (d == 0 ? 1 : d == 1 ? taps : taps * taps) % taps; }
   std::int32_t at[count][block];  // its index in a plane, or -1 if outside: reads as 0
   T weight[count][block];
   T along[n][taps][block];   // weights along a dimension
@@ -58,10 +57,10 @@ template <class T, int n, int taps> struct Neighbours {
         std::int32_t index = 0, outside = 0;
 #pragma GCC unroll 8
         for (int d = n - 1; d >= 0; --d) {
-          const std::int32_t here = element[d][tap_of(k, d)][i];
+          const std::int32_t here = element[d][tap_of<taps>(k, d)][i];
           outside |= here;  // negative if any is
           index = index * static_cast<std::int32_t>(s.size[d]) + here;
-          w *= along[d][tap_of(k, d)][i];
+          w *= along[d][tap_of<taps>(k, d)][i];
         }
         at[k][i] = outside < 0 ? -1 : index;
         weight[k][i] = outside < 0 ? T(0) : w;
@@ -101,8 +100,8 @@ template <class T, int n, int taps> struct Neighbours {
       T held = p >= least ? p : least;  // also for NaN
       held = held <= most ? held : most;
       const auto whole = static_cast<std::int32_t>(held);  // std::floor would be a function call per point
-      const std::int32_t first = whole - static_cast<std::int32_t>(held < static_cast<T>(whole)) - (taps == 4);
-      const T part = taps == 1 ? T(0) : held - static_cast<T>(first + (taps == 4));
+      const std::int32_t below = whole - static_cast<std::int32_t>(held < static_cast<T>(whole));
+      const T part = held - static_cast<T>(below);
       if constexpr (taps == 4) {
         T w[4], moved[4];
         cubic_weights(part, w, moved);
@@ -111,7 +110,7 @@ template <class T, int n, int taps> struct Neighbours {
         along[d][0][i] = 1 - part;
         if constexpr (taps == 2) along[d][1][i] = part, change[d][0][i] = T(-1), change[d][1][i] = T(1);
       }
-      for (int t = 0; t < taps; ++t) element[t][i] = first + t;
+      for (int t = 0; t < taps; ++t) element[t][i] = below + t - (taps == 4 ? 1 : 0);
     }
     const auto end = static_cast<std::int32_t>(s.size[d]);
     for (int t = 0; t < taps; ++t) {
@@ -133,7 +132,7 @@ template <class T, int n, int taps> struct Neighbours {
 // f(sample, first point, points) for every block of every sample.
 template <class Here, int n, class F> void for_blocks(const GridSpace<n>& s, const F& f) {
   constexpr std::int64_t block = Here::block;
-  const std::int64_t blocks = (s.points + block - 1) / block, work = block * (s.channels + 8) * (1 << n) / 2;
+  const std::int64_t blocks = (s.points + block - 1) / block, work = block * (s.channels + 8) * Here::count / 2;
   parallel_for(s.batch * blocks, std::max<std::int64_t>(1, grain_size / work), [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t u = from; u < to; ++u) {
       const std::int64_t first = u % blocks * block;
@@ -198,10 +197,10 @@ void grid_gradient(T* dgrid, const T* g, const T* x, const T* grid, const GridSp
     for (int d = 0; d < n; ++d) {  // derivative of a weight along d
       for (int k = 0; k < Here::count; ++k) {
         for (std::int64_t i = 0; i < points; ++i) {
-          T w = here.change[d][Here::tap_of(k, d)][i];
+          T w = here.change[d][tap_of<taps>(k, d)][i];
 #pragma GCC unroll 8
           for (int e = 0; e < n; ++e)
-            if (e != d) w *= here.along[e][Here::tap_of(k, e)][i];
+            if (e != d) w *= here.along[e][tap_of<taps>(k, e)][i];
           change[d][k][i] = w;
         }
       }
