@@ -66,7 +66,8 @@ template <class F, class C, int arity> __global__ void element_kernel(F f, Walk<
   }
 }
 
-// packs: false if the result's dtype never allows them, so that no kernel is made that cannot be launched.
+// packs: false if the result's dtype never allows them, so that no kernel is made that cannot be launched. f64 does
+// without: neighbouring threads read neighbouring eight bytes, and eight copies of a function in f64 are long.
 template <class F, class C, int arity, bool packs = true>
 void launch_elementwise(const char* name, const F& f, const ElementwiseLoop& loop) {
   struct State { const char* name; const F& f; };
@@ -74,7 +75,7 @@ void launch_elementwise(const char* name, const F& f, const ElementwiseLoop& loo
   for_indexable_parts(loop, [](const void* s, const ElementwiseLoop& part) {
     const State& st = *static_cast<const State*>(s);
     const Walk<arity> walk = walk_of<arity>(part);
-    if constexpr (packs) {
+    if constexpr (packs && !std::is_same_v<C, double>) {
       if (can_use_packs(part, dtype_of<C>))
         return launch(st.name, &pack_kernel<F, C, arity>, grid_for(walk.count, pack), st.f, walk);
     }

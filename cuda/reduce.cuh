@@ -39,11 +39,16 @@ struct Min {
   __device__ float operator()(float a, float b) const { return ptx::smaller_or_nan(a, b); }
 };
 
-// All 32 lanes participate. In a butterfly the lanes would sum the terms in different orders; lane 0's result is
-// broadcast, so that all agree to the last bit.
+// Folds neighbouring groups of `lanes`, a power of two up to 32; the first lane of each gets the result. All 32 lanes
+// participate.
+template <class Fold, class T> __device__ inline T fold_lanes(T v, int lanes) {
+  for (int distance = lanes / 2; distance > 0; distance /= 2) v = Fold{}(v, __shfl_down_sync(all_lanes, v, distance));
+  return v;
+}
+// In a butterfly the lanes would sum the terms in different orders; lane 0's result is broadcast, so that all agree to
+// the last bit.
 template <class Fold, class T> __device__ inline T fold_warp(T v) {
-  for (int distance = 16; distance > 0; distance /= 2) v = Fold{}(v, __shfl_down_sync(all_lanes, v, distance));
-  return __shfl_sync(all_lanes, v, 0);
+  return __shfl_sync(all_lanes, fold_lanes<Fold>(v, 32), 0);
 }
 
 // All threads of a one-dimensional block of whole warps participate; `scratch` is shared memory for 32 elements and may

@@ -56,31 +56,57 @@ template <class C> struct Best {
     if (precedes(other.value, other.place, value, place, largest)) *this = other;
   }
 };
-// Of a warp; lane 0 gets it.
-template <class C> __device__ Best<C> best_of_warp(Best<C> best, bool largest) {
-  for (int distance = 16; distance > 0; distance /= 2) {
+// Of neighbouring groups of lanes; the first of each gets it.
+template <class C> __device__ Best<C> best_of_lanes(Best<C> best, int lanes, bool largest) {
+  for (int distance = lanes / 2; distance > 0; distance /= 2) {
     best.meet({__shfl_down_sync(all_lanes, best.value, distance), __shfl_down_sync(all_lanes, best.place, distance)},
               largest);
   }
   return best;
 }
 
-// One result per warp in blocks of (32, warps), or one segment of a result per block of (threads, 1); blockIdx.y is the
-// segment. from: x holds what was found in segments, and `from` where.
+// x, or what was found in its segments, and `from` where.
+struct ArgSource {
+  const void* data;
+  Dtype dtype;
+  const std::int64_t* from;
+};
+struct ArgResults {
+  void* values;
+  Dtype dtype;
+  std::int64_t* indices;
+  template <class C>
+  __device__ void store(const ReduceJob& job, const ArgSource& x, std::int64_t o, const Best<C>& best) const {
+    const std::int64_t to = o * job.segments + blockIdx.y;
+    indices[to] = x.from ? x.from[o * job.count + best.place] : best.place;
+    if (values) store_element(values, dtype, to, best.value);
+  }
+};
+
+// The best of elements first, first + step, ... of result o.
 template <class C>
-__global__ void arg_kernel(ReduceJob job, const void* x, Dtype dtype, const std::int64_t* from, void* values,
-                           Dtype values_dtype, std::int64_t* indices, bool largest) {
-  const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (o >= job.outputs) return;  // applies to whole warps, and to none of a block with one result
-  const std::int64_t base = job.kept(o), begin = blockIdx.y * job.segment,
+__device__ Best<C> best_element(const ReduceJob& job, const ArgSource& x, std::int64_t o, std::int64_t first,
+                                std::int64_t end, unsigned step, bool largest) {
+  const std::int64_t base = job.kept(o);
+  Best<C> best{load_element<C>(x.data, x.dtype, base + job.reduced(first)), first};
+#pragma unroll 4
+  for (std::int64_t i = first + step; i < end; i += step)
+    best.meet({load_element<C>(x.data, x.dtype, base + job.reduced(i)), i}, largest);
+  return best;
+}
+
+// One result per blockDim.x lanes of a warp, or one segment of a result per block of (threads, 1), whose index is
+// blockIdx.y.
+template <class C> __global__ void arg_kernel(ReduceJob job, ArgSource x, ArgResults results, bool largest) {
+  const bool by_block = blockDim.y == 1;
+  const std::int64_t result = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y,
+                     o = result < job.outputs ? result : job.outputs - 1;
+  const std::int64_t begin = blockIdx.y * job.segment,
                      end = begin + job.segment < job.count ? begin + job.segment : job.count;
   const std::int64_t first = begin + threadIdx.x < end ? begin + threadIdx.x : begin;
-  Best<C> best{load_element<C>(x, dtype, base + job.reduced(first)), first};
-#pragma unroll 4
-  for (std::int64_t i = first + blockDim.x; i < end; i += blockDim.x)
-    best.meet({load_element<C>(x, dtype, base + job.reduced(i)), i}, largest);
-  best = best_of_warp(best, largest);
-  if (blockDim.y == 1) {
+  Best<C> best = best_element<C>(job, x, o, first, end, blockDim.x, largest);
+  best = best_of_lanes(best, by_block ? 32 : static_cast<int>(blockDim.x), largest);
+  if (by_block) {
     __shared__ C value[32];
     __shared__ std::int64_t place[32];
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -88,41 +114,55 @@ __global__ void arg_kernel(ReduceJob job, const void* x, Dtype dtype, const std:
     __syncthreads();
     if (warp > 0) return;
     const unsigned mine = lane < blockDim.x / 32 ? lane : 0;
-    best = best_of_warp<C>({value[mine], place[mine]}, largest);
+    best = best_of_lanes<C>({value[mine], place[mine]}, 32, largest);
   }
-  if (threadIdx.x != 0) return;
-  const std::int64_t to = o * job.segments + blockIdx.y;
-  indices[to] = from ? from[o * job.count + best.place] : best.place;
-  if (values) store_element(values, values_dtype, to, best.value);
+  if (threadIdx.x == 0 && result < job.outputs) results.store(job, x, o, best);
+}
+
+// Neighbouring results, as reduce_columns_kernel.
+template <class C> __global__ void arg_columns_kernel(ReduceJob job, ArgSource x, ArgResults results, bool largest) {
+  __shared__ C values[column_threads];
+  __shared__ std::int64_t places[column_threads];
+  const std::int64_t result = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x,
+                     o = result < job.outputs ? result : job.outputs - 1;
+  const std::int64_t begin = blockIdx.y * job.segment,
+                     end = begin + job.segment < job.count ? begin + job.segment : job.count;
+  const std::int64_t first = begin + threadIdx.y < end ? begin + threadIdx.y : begin;
+  Best<C> best = best_element<C>(job, x, o, first, end, blockDim.y, largest);
+  const unsigned mine = threadIdx.y * blockDim.x + threadIdx.x;
+  values[mine] = best.value, places[mine] = best.place;
+  for (unsigned distance = blockDim.y / 2; distance > 0; distance /= 2) {
+    __syncthreads();
+    if (threadIdx.y >= distance) continue;
+    const unsigned other = mine + distance * blockDim.x;
+    best.meet({values[other], places[other]}, largest);
+    values[mine] = best.value, places[mine] = best.place;
+  }
+  if (threadIdx.y == 0 && result < job.outputs) results.store(job, x, o, best);
 }
 
 template <class C>
-void run_arg(const ReducePlan& plan, const View& x, const std::int64_t* from, const View& values, const View& indices,
-             bool largest) {
-  ReduceJob job;
-  job.kept = Offsets(plan.kept, plan.kept_strides);
-  job.reduced = Offsets(plan.reduced, plan.reduced_strides);
-  job.outputs = plan.outputs;
-  job.count = job.segment = plan.count;
-  constexpr std::int64_t warps = 8;
-  Grid grid{dim3(static_cast<unsigned>((plan.outputs + warps - 1) / warps)), dim3(32, warps)};
-  Tensor best, places;
-  View to_values = values, to_indices = indices;
-  if (plan.count > 1024 && plan.outputs < 4096) {  // more results keep a GPU busy with a warp each
-    cut_into_segments(job, plan.outputs, 16384);
-    grid = {dim3(static_cast<unsigned>(plan.outputs), static_cast<unsigned>(job.segments)), dim3(512)};
-    if (job.segments > 1) {
-      best = Tensor::allocate({plan.outputs, job.segments}, dtype_of<C>, x.device);
-      places = Tensor::allocate({plan.outputs, job.segments}, i64, x.device);
-      to_values = best.view();
-      to_indices = places.view();
-    }
+void run_arg(const ReducePlan& plan, const ArgSource& x, const ArgResults& results, Device device, bool largest) {
+  ReduceJob job = job_of(plan);
+  const bool columns = plan.by_columns();
+  if (!columns && (plan.count <= 1024 || plan.outputs >= 4096)) {  // so many results keep a GPU busy with a warp each
+    return launch("reduce_arg", &arg_kernel<C>, lane_grid(plan.outputs, plan.count), job, x, results, largest);
   }
-  launch("reduce_arg", &arg_kernel<C>, grid, job, x.data, x.dtype, from, to_values.data, to_values.dtype,
-         to_indices.as<std::int64_t>(), largest);
+  const dim3 block = columns ? column_block(plan.count) : dim3(512);
+  const std::int64_t blocks = columns ? (plan.outputs + block.x - 1) / block.x : plan.outputs;
+  cut_into_segments(job, blocks, columns ? 256 : 16384);
+  Tensor best, places;
+  ArgResults to = results;
   if (job.segments > 1) {
-    run_arg<C>(ReducePlan({plan.outputs, 1}, to_values), to_values, to_indices.as<std::int64_t>(), values, indices,
-               largest);
+    best = Tensor::allocate({plan.outputs, job.segments}, dtype_of<C>, device);
+    places = Tensor::allocate({plan.outputs, job.segments}, i64, device);
+    to = {best.raw_data(), dtype_of<C>, places.data<std::int64_t>()};
+  }
+  const Grid grid{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(job.segments)), block};
+  launch("reduce_arg", columns ? &arg_columns_kernel<C> : &arg_kernel<C>, grid, job, x, to, largest);
+  if (job.segments > 1) {
+    const ReducePlan last({plan.outputs, 1}, best.view());
+    run_arg<C>(last, {best.raw_data(), dtype_of<C>, places.data<std::int64_t>()}, results, device, largest);
   }
 }
 
@@ -140,7 +180,10 @@ void reduce_truth(const View& y, const View& x, bool all) {
 void reduce_arg(const View& values, const View& indices, const View& x, bool largest) {
   const ReducePlan plan(indices.sizes, x);
   if (plan.outputs == 0) return;
-  visit_compute_any(x.dtype, [&]<class C>() { run_arg<C>(plan, x, nullptr, values, indices, largest); });
+  const ArgResults results{values.data, values.dtype, indices.as<std::int64_t>()};
+  visit_compute_any(x.dtype, [&]<class C>() {
+    run_arg<C>(plan, {x.data, x.dtype, nullptr}, results, x.device, largest);
+  });
 }
 
 }  // namespace mantissa::cuda_backend

@@ -1,7 +1,7 @@
 // The kernel behind all reductions: y[o] = fold over the reduced elements of a source, for any strides. If the
-// innermost dimension is reduced, a warp or a block folds one result; if it is kept, 32 neighbouring results are folded
-// together: both give coalesced reads. Long reductions are split into segments, depending on the shape only, and a
-// second launch folds the segments' results.
+// innermost dimension is reduced, some lanes of a warp or a block fold one result; if it is kept, neighbouring results
+// are folded together: both give coalesced reads. Long reductions are split into segments, depending on the shape only,
+// and a second launch folds the segments' results.
 #pragma once
 
 #include "core/kernel.h"
@@ -75,6 +75,7 @@ struct ReducePlan {
       (inner_reduced ? reduced_strides : kept_strides).push_back(loop.strides[0][d]);
     }
   }
+  bool by_columns() const { return count > 0 && !inner_reduced && kept.back() >= 16; }
 };
 
 // --- sources: give the elements to fold, from their memory offset and the result's index ---
@@ -157,13 +158,15 @@ __device__ C fold_elements(const ReduceJob& job, const Source& source, std::int6
   return v;
 }
 
-// One result per warp; blocks of (32, warps).
+// One result per blockDim.x lanes of a warp.
 template <class Fold, class C, class Source>
-__global__ void reduce_warp_kernel(ReduceJob job, Source source, Finish finish) {
+__global__ void reduce_lanes_kernel(ReduceJob job, Source source, Finish finish) {
+  const int lane = static_cast<int>(threadIdx.x), lanes = static_cast<int>(blockDim.x);
   const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (o >= job.outputs) return;  // applies to the whole warp
-  const C v = fold_warp<Fold>(fold_elements<Fold, C>(job, source, o, 0, job.count, static_cast<int>(threadIdx.x), 32));
-  if (threadIdx.x == 0) finish(o, v);
+  C v = Fold::template identity<C>();
+  if (o < job.outputs) v = fold_elements<Fold, C>(job, source, o, 0, job.count, lane, lanes);
+  v = fold_lanes<Fold>(v, lanes);
+  if (lane == 0 && o < job.outputs) finish(o, v);
 }
 
 // One segment of a result per block; blockIdx.y is the segment.
@@ -178,29 +181,27 @@ __global__ void reduce_block_kernel(ReduceJob job, Source source, Finish finish)
   if (threadIdx.x == 0) finish(o * job.segments + blockIdx.y, v);
 }
 
-// 32 neighbouring results per block of (32, rows); blockIdx.y is the segment.
-inline constexpr int column_rows = 16;
+// Neighbouring results per block of (columns, rows), rows being a power of two; blockIdx.y is the segment.
+inline constexpr int column_threads = 512;
 template <class Fold, class C, class Source>
 __global__ void reduce_columns_kernel(ReduceJob job, Source source, Finish finish) {
-  __shared__ C scratch[column_rows][32];
-  const std::int64_t o = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
+  __shared__ C scratch[column_threads];
+  const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t begin = blockIdx.y * job.segment,
                      end = begin + job.segment < job.count ? begin + job.segment : job.count;
   C v = Fold::template identity<C>();
   if (o < job.outputs) {
     const std::int64_t base = job.kept(o);
-    for (std::int64_t i = begin + threadIdx.y; i < end; i += column_rows)
+    for (std::int64_t i = begin + threadIdx.y; i < end; i += blockDim.y)
       v = Fold{}(v, source(base + job.reduced(i), o));
   }
-  scratch[threadIdx.y][threadIdx.x] = v;
-  for (int distance = column_rows / 2; distance > 0; distance /= 2) {
+  C* mine = scratch + threadIdx.y * blockDim.x + threadIdx.x;
+  *mine = v;
+  for (unsigned distance = blockDim.y / 2; distance > 0; distance /= 2) {
     __syncthreads();
-    if (static_cast<int>(threadIdx.y) < distance) {
-      scratch[threadIdx.y][threadIdx.x] =
-          Fold{}(scratch[threadIdx.y][threadIdx.x], scratch[threadIdx.y + distance][threadIdx.x]);
-    }
+    if (threadIdx.y < distance) *mine = v = Fold{}(v, mine[distance * blockDim.x]);
   }
-  if (threadIdx.y == 0 && o < job.outputs) finish(o * job.segments + blockIdx.y, scratch[0][threadIdx.x]);
+  if (threadIdx.y == 0 && o < job.outputs) finish(o * job.segments + blockIdx.y, v);
 }
 
 // --- on the host ---
@@ -212,33 +213,51 @@ inline void cut_into_segments(ReduceJob& job, std::int64_t blocks, std::int64_t 
   job.segments = static_cast<int>((job.count + job.segment - 1) / job.segment);
 }
 
-// Reads x in packs if it can, by rows.
-inline ReduceJob job_of(const ReducePlan& plan, const View& x, Dtype compute, bool columns) {
+// Every row of a block has a few elements to fold.
+inline dim3 column_block(std::int64_t count) {
+  unsigned rows = 16;
+  while (rows > 1 && rows * 4 > count) rows /= 2;
+  return dim3(column_threads / rows, rows);
+}
+// Enough lanes for the results, if each of them takes `loads` loads.
+inline Grid lane_grid(std::int64_t outputs, std::int64_t loads) {
+  unsigned lanes = 1;
+  while (lanes < 32 && lanes < loads) lanes *= 2;
+  const unsigned results = 256 / lanes;
+  return {dim3(static_cast<unsigned>((outputs + results - 1) / results)), dim3(lanes, results)};
+}
+
+inline ReduceJob job_of(const ReducePlan& plan) {
   ReduceJob job;
   job.kept = Offsets(plan.kept, plan.kept_strides);
   job.reduced = Offsets(plan.reduced, plan.reduced_strides);
   job.outputs = plan.outputs;
   job.count = job.segment = plan.count;
-  job.packs = !columns && plan.reduced.rank() == 1 && plan.reduced_strides[0] == 1 && has_packs(compute, x.dtype) &&
+  return job;
+}
+// By rows, in packs if x can be read so.
+inline ReduceJob row_job_of(const ReducePlan& plan, const View& x, Dtype compute) {
+  ReduceJob job = job_of(plan);
+  job.packs = plan.reduced.rank() == 1 && plan.reduced_strides[0] == 1 && has_packs(compute, x.dtype) &&
               reinterpret_cast<std::uintptr_t>(x.data) % std::min<std::size_t>(16, pack * size_of(x.dtype)) == 0;
   for (int d = 0; d < plan.kept.rank(); ++d) job.packs = job.packs && plan.kept_strides[d] % pack == 0;
   return job;
 }
 template <class Fold, class C, class Source>
-void reduce_by_warps(const char* name, const ReduceJob& job, const Source& source, const Finish& finish) {
-  constexpr unsigned warps = 8;
-  const Grid grid{dim3(static_cast<unsigned>((job.outputs + warps - 1) / warps)), dim3(32, warps)};
-  launch(name, &reduce_warp_kernel<Fold, C, Source>, grid, job, source, finish);
+void reduce_by_lanes(const char* name, const ReduceJob& job, const Source& source, const Finish& finish) {
+  const std::int64_t loads = job.packs ? (job.count + pack - 1) / pack : job.count;
+  launch(name, &reduce_lanes_kernel<Fold, C, Source>, lane_grid(job.outputs, loads), job, source, finish);
 }
 
 template <class Fold, class C, class Source>
 void run_reduction(const char* name, const ReducePlan& plan, const View& x, const Source& source,
                    const Finish& finish) {
   if (plan.outputs == 0) return;
-  const bool columns = plan.count > 0 && !plan.inner_reduced && plan.kept.back() >= 16;
-  ReduceJob job = job_of(plan, x, dtype_of<C>, columns);
-  if (!columns && plan.count <= 1024) return reduce_by_warps<Fold, C>(name, job, source, finish);
-  const std::int64_t blocks = columns ? (plan.outputs + 31) / 32 : plan.outputs;
+  const bool columns = plan.by_columns();
+  ReduceJob job = columns ? job_of(plan) : row_job_of(plan, x, dtype_of<C>);
+  if (!columns && plan.count <= 1024) return reduce_by_lanes<Fold, C>(name, job, source, finish);
+  const dim3 block = columns ? column_block(plan.count) : dim3(512);
+  const std::int64_t blocks = columns ? (plan.outputs + block.x - 1) / block.x : plan.outputs;
   check(blocks <= 0x7fffffff, "internal error: too many results for one launch");
   cut_into_segments(job, blocks, columns ? 256 : 16384);
   Tensor partial;
@@ -247,15 +266,13 @@ void run_reduction(const char* name, const ReducePlan& plan, const View& x, cons
     partial = Tensor::allocate({plan.outputs, job.segments}, dtype_of<C>, x.device);
     to = {partial.raw_data(), dtype_of<C>};
   }
-  const Grid grid{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(job.segments)),
-                  columns ? dim3(32, column_rows) : dim3(512)};
+  const Grid grid{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(job.segments)), block};
   if (columns) launch(name, &reduce_columns_kernel<Fold, C, Source>, grid, job, source, to);
   else launch(name, &reduce_block_kernel<Fold, C, Source>, grid, job, source, to);
   if (job.segments > 1) {  // at most 1024
     const View parts = partial.view();
     const ReducePlan last({plan.outputs, 1}, parts);
-    reduce_by_warps<Fold, C>(name, job_of(last, parts, dtype_of<C>, false), Elements<C>{parts.data, parts.dtype},
-                             finish);
+    reduce_by_lanes<Fold, C>(name, row_job_of(last, parts, dtype_of<C>), Elements<C>{parts.data, parts.dtype}, finish);
   }
 }
 

@@ -100,10 +100,10 @@ TEST_CASE("a linear layer and cross entropy in one, of many classes") {
   }
 }
 
-TEST_CASE("reductions over columns") {
+TEST_CASE("reductions over columns, long and short, and over short rows") {
   if (nothing_to_test()) return;
-  for (const Dims& sizes : {Dims{300, 40}, Dims{2, 700, 17}}) {
-    const std::int64_t d = sizes.rank() - 2;
+  for (const Dims& sizes : {Dims{300, 40}, {2, 700, 17}, {5, 600}, {2, 21, 33}, {140, 3}, {35, 12}}) {
+    const int columns = sizes.rank() - 2, d = sizes.back() < 16 ? columns + 1 : columns;
     compare("amax", [=](const Tensor& x) { return amax(x, {d}); }, sizes, {f32, f64});
     compare("amin", [=](const Tensor& x) { return amin(x, {d}); }, sizes, {f32, f64});
     compare("var", [=](const Tensor& x) { return var(x, {d}); }, sizes, {f32, f64});
@@ -149,16 +149,17 @@ TEST_CASE("cumulative logsumexp and extremes of lines longer than a warp") {
   }
 }
 
-TEST_CASE("the place of an extreme in long lines") {
+TEST_CASE("the place of an extreme in long and short rows and columns") {
   if (nothing_to_test()) return;
-  for (const Dims& sizes : {Dims{3, 1025}, Dims{2, 33000}, Dims{1100, 3}}) {
+  const std::pair<Dims, int> cases[] = {{{3, 1025}, 1}, {{2, 33000}, 1}, {{1100, 3}, 0}, {{140, 5}, 1}, {{70, 20}, 1},
+                                        {{3, 40}, 0},   {{2, 21, 33}, 1}, {{700, 17}, 0}};
+  for (const auto& [sizes, dim] : cases) {
     for (const Dtype dtype : {f32, f16, f64, i64, u8}) {
       Tensor x = cast(floor(random_tensor(sizes, 3, 0, 20)), dtype);  // with many ties
       INFO(concat(dtype, sizes));
       for (const bool nan : {false, true}) {
         if (nan && !is_floating(dtype)) continue;
         if (nan) x = where(random_tensor(sizes, 4, 0, 1) > 0.999, full(sizes, std::nan(""), {.dtype = dtype}), x);
-        const int dim = sizes[0] > sizes[1] ? 0 : 1;
         CHECK(same_bits(argmax(x.to(cuda), dim).to(cpu), argmax(x, dim)));
         CHECK(same_bits(argmin(x.to(cuda), dim).to(cpu), argmin(x, dim)));
         const auto [values, places] = max(x.to(cuda), dim);

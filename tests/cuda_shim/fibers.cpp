@@ -59,10 +59,13 @@ struct Thread {
   Fiber* fiber = nullptr;
   Lane lane{};
 };
-struct WarpTags { char tag[2]; };
+struct Warp {
+  unsigned arrived = 0;  // lanes at a warp operation
+  char tag[2] = {};
+};
 
 std::vector<Thread> threads;
-std::vector<WarpTags> warp_tags;
+std::vector<Warp> warps;
 std::vector<Fiber*>& all_fibers = *new std::vector<Fiber*>;  // never destroyed, so that no fiber counts as leaked
 std::vector<Fiber*> free_fibers;
 Thread* current = nullptr;
@@ -71,6 +74,9 @@ std::exception_ptr error;
 Order order = Order::forward;
 std::mt19937 random_order{1};
 Fiber main_fiber;
+Fiber* left = nullptr;  // by the last switch
+// The warp whose turn it is: who of it comes next.
+const unsigned *next_in_warp = nullptr, *end_of_warp = nullptr;
 char start_tag, end_tag;  // what ThreadSanitizer orders by
 Block all_blocks[most_cluster];
 std::span<Block> blocks;  // those that run
@@ -105,14 +111,42 @@ void check_behind_shared() {
   }
 }
 
-void wait_as(State state) {
+void thread_main();
+
+// Makes t the running thread; the switch to its fiber remains to be done.
+[[gnu::always_inline]] inline Fiber& make_current(Thread& t) {
+  current = &t;
+  threadIdx = t.index;
+  blockIdx = t.block->index;
+  if (t.state == State::fresh) {
+    if (free_fibers.empty()) free_fibers.push_back(all_fibers.emplace_back(new_fiber(all_fibers.size())));
+    t.fiber = free_fibers.back();
+    free_fibers.pop_back();
+    start_fiber(*t.fiber, &thread_main);
+  }
+  t.state = State::ready;
+  return *t.fiber;
+}
+[[gnu::always_inline]] inline void leave_for(Fiber& from, Fiber& to) {
+  left = &from;
+  switch_fiber(from, to);
+}
+
+// The next thread of the warp that can run does so at once. (Who waits for something else than threads is asked by
+// run_blocks.) Inline, as what calls it: of the processor's guesses where to return to, each that is left by another
+// stack is wrong.
+[[gnu::always_inline]] inline void wait_as(State state) {
   Thread* me = current;
   me->state = state;
-  switch_fiber(*me->fiber, main_fiber);
+  while (next_in_warp != end_of_warp) {
+    Thread& t = threads[*next_in_warp++];
+    if (t.state == State::fresh || t.state == State::ready) return leave_for(*me->fiber, make_current(t));
+  }
+  leave_for(*me->fiber, main_fiber);
 }
 
 void thread_main() {
-  entered_from(main_fiber, *current->fiber);
+  entered_from(*left, *current->fiber);
   tsan_acquire(&start_tag);
   try {
     (*body)();
@@ -121,24 +155,8 @@ void thread_main() {
   }
   tsan_release(&end_tag);
   current->state = State::done;
-  switch_fiber(*current->fiber, main_fiber);
+  leave_for(*current->fiber, main_fiber);
   std::abort();
-}
-
-void resume(Thread& t) {
-  current = &t;
-  threadIdx = t.index;
-  blockIdx = t.block->index;
-  if (t.state == State::fresh) {
-    if (free_fibers.empty()) free_fibers.push_back(all_fibers.emplace_back(new_fiber()));
-    t.fiber = free_fibers.back();
-    free_fibers.pop_back();
-    start_fiber(*t.fiber, &thread_main);
-  }
-  t.state = State::ready;
-  switch_fiber(main_fiber, *t.fiber);
-  // A finished thread leaves its fiber to the next. (Not under ThreadSanitizer, for which they would be one.)
-  if (t.state == State::done && !tsan_fibers) free_fibers.push_back(std::exchange(t.fiber, nullptr));
 }
 
 void complete(unsigned warp, unsigned mask) {  // all lanes of the mask are here
@@ -172,31 +190,44 @@ void complete(unsigned warp, unsigned mask) {  // all lanes of the mask are here
   }
 }
 
-const Lane& meet_warp(const Lane& mine) {
-  Thread& me = *current;
-  const unsigned warp = me.number / 32, bit = 1u << (me.number % 32);
-  if (!(mine.mask & bit)) throw std::runtime_error("cuda_shim: a thread is not in its own warp mask");
-  char* tag = &warp_tags[warp].tag[me.warp_waits++ & 1];
-  tsan_release(tag);
-  me.lane = mine;
-  me.state = State::at_warp_barrier;
-  bool all = true;
-  for (unsigned l = 0; l < 32 && all; ++l) {
+// What the running thread brings is written where it stays: a copy would wait for what was just stored in parts.
+Lane& bring(Collective what, unsigned mask) {
+  Lane& lane = current->lane;
+  lane.what = what;
+  lane.mask = mask;
+  lane.work = nullptr;
+  return lane;
+}
+// Whether all lanes of the mask are here, with the same mask.
+bool all_meet(unsigned number, const Lane& mine) {
+  for (unsigned l = 0; l < 32; ++l) {
     if (!(mine.mask >> l & 1)) continue;
-    const unsigned n = warp * 32 + l;
-    all = n < threads.size() && threads[n].state == State::at_warp_barrier && threads[n].lane.mask == mine.mask;
-    if (all && (threads[n].lane.what != mine.what || threads[n].lane.work != mine.work)) {
+    const Lane& other = threads[number * 32 + l].lane;
+    if (other.mask != mine.mask) return false;
+    if (other.what != mine.what || other.work != mine.work) {
       throw std::runtime_error("cuda_shim: lanes of one warp meet in different operations");
     }
   }
-  if (all) {
+  return true;
+}
+[[gnu::always_inline]] inline void meet_warp() {
+  Thread& me = *current;
+  const unsigned number = me.number / 32, bit = 1u << (me.number % 32), mask = me.lane.mask;
+  if (!(mask & bit)) throw std::runtime_error("cuda_shim: a thread is not in its own warp mask");
+  Warp& warp = warps[number];
+  char* tag = &warp.tag[me.warp_waits++ & 1];
+  tsan_release(tag);
+  me.state = State::at_warp_barrier;
+  warp.arrived |= bit;
+  if ((warp.arrived & mask) == mask && all_meet(number, me.lane)) {
     tsan_acquire(tag);
-    complete(warp, mine.mask);
+    complete(number, mask);
+    warp.arrived &= ~mask;
     tsan_release(tag);
+  } else {
+    wait_as(State::at_warp_barrier);
   }
-  if (me.state == State::at_warp_barrier) wait_as(State::at_warp_barrier);
   tsan_acquire(tag);
-  return me.lane;
 }
 
 // "0-31, 64, 65": numbers in ascending order.
@@ -274,18 +305,32 @@ void run_blocks(std::vector<unsigned>& turn) {
   for (Block& b : blocks) b.waiting = 0;
   tsan_release(&start_tag);
   for (Thread& t : threads) t.state = State::fresh, t.block_waits = t.warp_waits = 0;
+  for (Warp& w : warps) w.arrived = 0;
   for (unsigned live = static_cast<unsigned>(threads.size()); live > 0;) {
     if (order == Order::random) std::shuffle(turn.begin(), turn.end(), random_order), rest.next_turn();
     bool moved = end_block_barriers();
-    for (unsigned i : turn) {
-      Thread& t = threads[i];
-      if (rest.rests(i / 32)) continue;
-      if (t.state == State::waiting && t.waits_for->over()) t.state = State::ready;
-      if (t.state != State::fresh && t.state != State::ready) continue;
-      moved = true;
-      resume(t);
-      if (t.state == State::done) --live;
-      if (error) return;
+    // A warp goes on as long as it can, with its stacks in the processor's nearest cache; in a random order for one turn.
+    const unsigned* const end = turn.data() + turn.size();
+    for (const unsigned *begin = turn.data(), *behind; begin != end; begin = behind) {
+      const unsigned warp = *begin / 32;
+      for (behind = begin + 1; behind != end && *behind / 32 == warp;) ++behind;
+      if (rest.rests(warp)) continue;
+      bool goes_on;
+      do {
+        goes_on = false;
+        for (next_in_warp = begin, end_of_warp = behind; next_in_warp != end_of_warp;) {
+          Thread& t = threads[*next_in_warp++];
+          if (t.state == State::waiting && t.waits_for->over()) t.state = State::ready;
+          if (t.state != State::fresh && t.state != State::ready) continue;
+          moved = goes_on = true;
+          leave_for(main_fiber, make_current(t));
+          if (error) return;
+          if (current->state != State::done) continue;
+          --live;
+          // A finished thread leaves its fiber to the next. (Not under ThreadSanitizer, for which they would be one.)
+          if (!tsan_fibers) free_fibers.push_back(std::exchange(current->fiber, nullptr));
+        }
+      } while (goes_on && order != Order::random);
     }
     if (moved || live == 0) continue;
     if (rest.any()) {
@@ -303,7 +348,7 @@ void run_blocks(std::vector<unsigned>& turn) {
 void abandon_threads() {
   tsan_acquire(&end_tag);
   for (Block& b : blocks) for (char& tag : b.tag) tsan_acquire(&tag);
-  for (WarpTags& warp : warp_tags) for (char& tag : warp.tag) tsan_acquire(&tag);
+  for (Warp& warp : warps) for (char& tag : warp.tag) tsan_acquire(&tag);
   abandon_hopper_blocks();
   for (Thread& t : threads) t.fiber = nullptr;  // what they own is lost with them
 }
@@ -318,22 +363,36 @@ void block_barrier(int line) {
   wait_as(State::at_block_barrier);
   tsan_acquire(tag);
 }
-void warp_barrier(unsigned mask) { meet_warp({Collective::barrier, mask}); }
+void warp_barrier(unsigned mask) {
+  bring(Collective::barrier, mask);
+  meet_warp();
+}
 void warp_gather(unsigned mask, const void* mine, std::size_t bytes, void* all) {
-  meet_warp({Collective::gather, mask, 0, 0, mine, all, bytes});
+  Lane& lane = bring(Collective::gather, mask);
+  lane.mine = mine;
+  lane.all = all;
+  lane.bytes = bytes;
+  meet_warp();
 }
 std::uint64_t warp_shuffle(unsigned mask, std::uint64_t value, int source) {
-  return meet_warp({Collective::shuffle, mask, value, source}).value;
+  Lane& lane = bring(Collective::shuffle, mask);
+  lane.value = value;
+  lane.source = source;
+  meet_warp();
+  return lane.value;
 }
 unsigned warp_ballot(unsigned mask, bool predicate) {
-  return static_cast<unsigned>(meet_warp({Collective::ballot, mask, predicate}).value);
+  Lane& lane = bring(Collective::ballot, mask);
+  lane.value = predicate;
+  meet_warp();
+  return static_cast<unsigned>(lane.value);
 }
 void warp_together(const char* name, WarpWork work, const void* mine) {
-  Lane lane{Collective::together, active_lanes()};
+  Lane& lane = bring(Collective::together, active_lanes());
   lane.mine = mine;
   lane.work = work;
   lane.name = name;
-  meet_warp(lane);
+  meet_warp();
 }
 void wait_until(Waiting& w) {
   if (w.over()) return;
@@ -385,7 +444,8 @@ void fail_misaligned(const void* p, std::size_t bytes, const char* what) {
   }
   error = std::make_exception_ptr(Fault(cudaErrorMisalignedAddress, text));
   tsan_release(&end_tag);
-  wait_as(State::done);
+  current->state = State::done;
+  leave_for(*current->fiber, main_fiber);
   std::abort();
 }
 void set_order(Order o, unsigned seed) {
@@ -402,7 +462,7 @@ void run_grid(const Kernel& kernel, const std::function<void()>& thread, const S
   blocks = std::span(all_blocks).first(cluster);
   for (Thread& t : threads) if (t.fiber) free_fibers.push_back(std::exchange(t.fiber, nullptr));
   threads.assign(count, Thread{});
-  warp_tags.resize((count + 31) / 32);
+  warps.resize((count + 31) / 32);
   std::vector<unsigned> turn(count);
   for (unsigned i = 0; i < count; ++i) {
     const unsigned inside = i % of_block;
