@@ -13,6 +13,8 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <stdexcept>
+#include <string>
 #include <vector>
 #endif
 
@@ -122,26 +124,53 @@ inline std::vector<Copy>& open_group() {
   return all[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
 }
 
-// Lets every lane of a warp read a value of all lanes: one pointer per lane.
-struct Exchange {
-  const void** lanes;
-  unsigned lane;
-  explicit Exchange(const void* mine) {
-    static const void* all[1024];
-    const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    lane = thread % 32;
-    lanes = all + thread - lane;
-    lanes[lane] = mine;
-    __syncwarp();
+// What the last lane that comes to an instruction does for its whole warp, from what each lane brought.
+template <class Part> const Part& part_of(const void* const* lanes, unsigned lane, const char* name) {
+  if (!lanes[lane]) throw std::runtime_error(std::string("cuda_shim: ") + name + " in a warp without all its lanes");
+  return *static_cast<const Part*>(lanes[lane]);
+}
+struct MatrixRow { const void* row; std::uint32_t* to; };
+template <bool transpose> void load_matrices(unsigned, const void* const* lanes) {
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    for (unsigned i = 0; i < 4; ++i) {
+      std::uint16_t pair[2];
+      for (unsigned e = 0; e < 2; ++e) {
+        const unsigned at_row = transpose ? lane % 4 * 2 + e : lane / 4;
+        const unsigned at_column = transpose ? lane / 4 : lane % 4 * 2 + e;
+        const void* row = part_of<MatrixRow>(lanes, 8 * i + at_row, "ldmatrix").row;
+        std::memcpy(&pair[e], static_cast<const char*>(row) + 2 * at_column, 2);
+      }
+      part_of<MatrixRow>(lanes, lane, "ldmatrix").to[i] = pair[0] | static_cast<std::uint32_t>(pair[1]) << 16;
+    }
   }
-  ~Exchange() { __syncwarp(); }
-};
+}
 
 template <class T> float element(std::uint32_t pair, int which) {
   T v;
   const auto bits = static_cast<std::uint16_t>(pair >> (16 * which));
   std::memcpy(static_cast<void*>(&v), &bits, sizeof v);
   return static_cast<float>(v);
+}
+struct Fragments { const FragmentA& a; const FragmentB& b; Accumulator& c; };
+template <class T> void multiply(unsigned, const void* const* lanes) {
+  const auto of = [&](unsigned lane) -> const Fragments& { return part_of<Fragments>(lanes, lane, "mma.sync"); };
+  float a[16][16], b[16][8];
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const unsigned line = lane / 4, k = lane % 4 * 2;  // of a and of b
+    for (unsigned e = 0; e < 2; ++e) {
+      const int which = static_cast<int>(e);
+      for (unsigned i = 0; i < 4; ++i) a[line + i % 2 * 8][k + i / 2 * 8 + e] = element<T>(of(lane).a.v[i], which);
+      for (unsigned i = 0; i < 2; ++i) b[k + i * 8 + e][line] = element<T>(of(lane).b.v[i], which);
+    }
+  }
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    for (unsigned i = 0; i < 4; ++i) {
+      const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+      float sum = of(lane).c.v[i];
+      for (unsigned k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
+      of(lane).c.v[i] = sum;
+    }
+  }
 }
 
 }  // namespace shim
@@ -169,30 +198,13 @@ template <int pending> inline void copy_async_wait() {
 
 template <bool transpose> inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
   cuda_shim::check_aligned(row, 16, "row of ldmatrix");
-  const shim::Exchange rows(row);
-  for (unsigned i = 0; i < 4; ++i) {
-    std::uint16_t pair[2];
-    for (unsigned e = 0; e < 2; ++e) {
-      const unsigned at_row = transpose ? rows.lane % 4 * 2 + e : rows.lane / 4;
-      const unsigned at_column = transpose ? rows.lane / 4 : rows.lane % 4 * 2 + e;
-      std::memcpy(&pair[e], static_cast<const char*>(rows.lanes[8 * i + at_row]) + 2 * at_column, 2);
-    }
-    r[i] = pair[0] | static_cast<std::uint32_t>(pair[1]) << 16;
-  }
+  const shim::MatrixRow mine{row, r};
+  cuda_shim::warp_together("ldmatrix", &shim::load_matrices<transpose>, &mine);
 }
 
 template <class T> inline void mma(Accumulator& c, const FragmentA& a, const FragmentB& b) {
-  struct Both { FragmentA a; FragmentB b; } mine{a, b};
-  const shim::Exchange warp(&mine);
-  const auto of = [&](unsigned lane) -> const Both& { return *static_cast<const Both*>(warp.lanes[lane]); };
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row = warp.lane / 4, column = warp.lane % 4 * 2 + i % 2, lower = i / 2;
-    for (unsigned k = 0; k < 16; ++k) {
-      const unsigned pair = k % 8 / 2, which = k % 2, upper = k / 8;
-      c.v[i] += shim::element<T>(of(row * 4 + pair).a.v[2 * upper + lower], static_cast<int>(which)) *
-                shim::element<T>(of(column * 4 + pair).b.v[upper], static_cast<int>(which));
-    }
-  }
+  const shim::Fragments mine{a, b, c};
+  cuda_shim::warp_together("mma.sync", &shim::multiply<T>, &mine);
 }
 
 #endif

@@ -2,6 +2,8 @@
 // (hopper*.cpp), and what it asks of them.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,11 +19,6 @@ struct Waiting {
   ~Waiting() = default;
 };
 void wait_until(Waiting& w);
-
-// All threads of a warp come to one instruction, each with something of its own; the last one to come does the work for
-// all. Lanes that meet in different instructions are an error.
-using WarpWork = void (*)(unsigned warp, const void* const* lanes);
-void warp_together(const char* name, WarpWork work, const void* mine);
 
 // Blocks run one after the other, those of a cluster together. Threads and warps are numbered through all of these;
 // a cluster's blocks are whole warpgroups.

@@ -50,6 +50,10 @@ void warp_barrier(unsigned mask);
 void warp_gather(unsigned mask, const void* mine, std::size_t bytes, void* all);
 std::uint64_t warp_shuffle(unsigned mask, std::uint64_t value, int source_lane);
 unsigned warp_ballot(unsigned mask, bool predicate);
+// All threads of a warp come to one instruction, each with something of its own; the last one to come does the work for
+// all. Lanes that meet in different instructions are an error.
+using WarpWork = void (*)(unsigned warp, const void* const* lanes);
+void warp_together(const char* name, WarpWork work, const void* mine);
 unsigned lane();
 unsigned active_lanes();
 void* dynamic_shared();
