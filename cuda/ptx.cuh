@@ -125,27 +125,28 @@ inline std::vector<Copy>& open_group() {
 }
 
 // What the last lane that comes to an instruction does for its whole warp, from what each lane brought.
-template <class Part> const Part& part_of(const void* const* lanes, unsigned lane, const char* name) {
-  if (!lanes[lane]) throw std::runtime_error(std::string("cuda_shim: ") + name + " in a warp without all its lanes");
-  return *static_cast<const Part*>(lanes[lane]);
+inline void check_whole(const void* const* lanes, const char* name) {
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if (!lanes[lane]) throw std::runtime_error(std::string("cuda_shim: ") + name + " in a warp without all its lanes");
+  }
 }
 struct MatrixRow { const void* row; std::uint32_t* to; };
 template <bool transpose> void load_matrices(unsigned, const void* const* lanes) {
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    for (unsigned i = 0; i < 4; ++i) {
-      std::uint16_t pair[2];
-      for (unsigned e = 0; e < 2; ++e) {
-        const unsigned at_row = transpose ? lane % 4 * 2 + e : lane / 4;
-        const unsigned at_column = transpose ? lane / 4 : lane % 4 * 2 + e;
-        const void* row = part_of<MatrixRow>(lanes, 8 * i + at_row, "ldmatrix").row;
-        std::memcpy(&pair[e], static_cast<const char*>(row) + 2 * at_column, 2);
-      }
-      part_of<MatrixRow>(lanes, lane, "ldmatrix").to[i] = pair[0] | static_cast<std::uint32_t>(pair[1]) << 16;
+  check_whole(lanes, "ldmatrix");
+  const auto of = [&](unsigned lane) -> const MatrixRow& { return *static_cast<const MatrixRow*>(lanes[lane]); };
+  for (unsigned i = 0; i < 4; ++i) {
+    std::uint16_t m[8][8];
+    for (unsigned r = 0; r < 8; ++r) std::memcpy(m[r], of(8 * i + r).row, 16);
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      const unsigned line = lane / 4, pair = lane % 4 * 2;
+      const std::uint32_t low = transpose ? m[pair][line] : m[line][pair],
+                          high = transpose ? m[pair + 1][line] : m[line][pair + 1];
+      of(lane).to[i] = low | high << 16;
     }
   }
 }
 
-template <class T> float element(std::uint32_t pair, int which) {
+template <class T> [[gnu::always_inline]] inline float element(std::uint32_t pair, unsigned which) {
   T v;
   const auto bits = static_cast<std::uint16_t>(pair >> (16 * which));
   std::memcpy(static_cast<void*>(&v), &bits, sizeof v);
@@ -153,23 +154,26 @@ template <class T> float element(std::uint32_t pair, int which) {
 }
 struct Fragments { const FragmentA& a; const FragmentB& b; Accumulator& c; };
 template <class T> void multiply(unsigned, const void* const* lanes) {
-  const auto of = [&](unsigned lane) -> const Fragments& { return part_of<Fragments>(lanes, lane, "mma.sync"); };
-  float a[16][16], b[16][8];
+  check_whole(lanes, "mma.sync");
+  const auto of = [&](unsigned lane) -> const Fragments& { return *static_cast<const Fragments*>(lanes[lane]); };
+  float a[16][16], b[16][8], c[16][8];
   for (unsigned lane = 0; lane < 32; ++lane) {
-    const unsigned line = lane / 4, k = lane % 4 * 2;  // of a and of b
+    const Fragments& f = of(lane);
+    const unsigned line = lane / 4, pair = lane % 4 * 2;
     for (unsigned e = 0; e < 2; ++e) {
-      const int which = static_cast<int>(e);
-      for (unsigned i = 0; i < 4; ++i) a[line + i % 2 * 8][k + i / 2 * 8 + e] = element<T>(of(lane).a.v[i], which);
-      for (unsigned i = 0; i < 2; ++i) b[k + i * 8 + e][line] = element<T>(of(lane).b.v[i], which);
+      for (unsigned i = 0; i < 4; ++i) a[line + i % 2 * 8][pair + i / 2 * 8 + e] = element<T>(f.a.v[i], e);
+      for (unsigned i = 0; i < 2; ++i) b[pair + i * 8 + e][line] = element<T>(f.b.v[i], e);
+      for (unsigned i = 0; i < 2; ++i) c[line + i * 8][pair + e] = f.c.v[2 * i + e];
+    }
+  }
+  for (auto& row : c) {
+    const float* factor = a[&row - c];
+    for (unsigned k = 0; k < 16; ++k) {
+      for (unsigned j = 0; j < 8; ++j) row[j] += factor[k] * b[k][j];
     }
   }
   for (unsigned lane = 0; lane < 32; ++lane) {
-    for (unsigned i = 0; i < 4; ++i) {
-      const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-      float sum = of(lane).c.v[i];
-      for (unsigned k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
-      of(lane).c.v[i] = sum;
-    }
+    for (unsigned i = 0; i < 4; ++i) of(lane).c.v[i] = c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
   }
 }
 

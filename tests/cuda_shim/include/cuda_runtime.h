@@ -73,7 +73,8 @@ inline void __threadfence_system() {}
 inline unsigned __activemask() { return cuda_shim::active_lanes(); }
 inline void __nanosleep(unsigned) {}
 
-template <class T> T cuda_shim_shuffle(unsigned mask, T v, int source) {
+// Inline: see wait_as in fibers.cpp.
+template <class T> [[gnu::always_inline]] inline T cuda_shim_shuffle(unsigned mask, T v, int source) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   std::uint64_t bits = 0;
   std::memcpy(&bits, &v, sizeof(T));
@@ -81,19 +82,19 @@ template <class T> T cuda_shim_shuffle(unsigned mask, T v, int source) {
   std::memcpy(&v, &bits, sizeof(T));
   return v;
 }
-template <class T> T __shfl_sync(unsigned mask, T v, int source, int width = 32) {
+template <class T> [[gnu::always_inline]] inline T __shfl_sync(unsigned mask, T v, int source, int width = 32) {
   const int lane = static_cast<int>(cuda_shim::lane());
   return cuda_shim_shuffle(mask, v, (lane & ~(width - 1)) | (source & (width - 1)));
 }
-template <class T> T __shfl_xor_sync(unsigned mask, T v, int bits, int width = 32) {
+template <class T> [[gnu::always_inline]] inline T __shfl_xor_sync(unsigned mask, T v, int bits, int width = 32) {
   const int lane = static_cast<int>(cuda_shim::lane()), to = lane ^ bits;
   return cuda_shim_shuffle(mask, v, to < (lane & ~(width - 1)) + width ? to : lane);
 }
-template <class T> T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32) {
+template <class T> [[gnu::always_inline]] inline T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32) {
   const int lane = static_cast<int>(cuda_shim::lane()), to = lane + static_cast<int>(by);
   return cuda_shim_shuffle(mask, v, lane % width + static_cast<int>(by) < width ? to : lane);
 }
-template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32) {
+template <class T> [[gnu::always_inline]] inline T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32) {
   const int lane = static_cast<int>(cuda_shim::lane());
   return cuda_shim_shuffle(mask, v, lane % width >= static_cast<int>(by) ? lane - static_cast<int>(by) : lane);
 }
