@@ -52,12 +52,11 @@ struct [[maybe_unused]] TsanIgnore {};
 #if defined(__SANITIZE_ADDRESS__) || defined(MANTISSA_SHIM_TSAN)
 inline constexpr std::size_t stack_size = 512 * 1024;
 #else
-inline constexpr std::size_t stack_size = 192 * 1024;
+inline constexpr std::size_t stack_size = 128 * 1024;
 #endif
 
 struct Fiber {
   char* stack = nullptr;
-  std::size_t used = stack_size;  // of the stack's bytes, from its begin
   void* pointer = nullptr;  // the saved stack pointer
   ucontext_t context;
   void* tsan = nullptr;
@@ -91,11 +90,8 @@ struct Fiber {
 }
 #endif
 
-// Stacks begin at different places of their pages: where they all lie a power of two apart, a block's worth of them
-// competes for a few lines of the processor's caches.
-inline Fiber* new_fiber(std::size_t number) {
+inline Fiber* new_fiber() {
   auto* f = new Fiber;
-  f->used -= number % 256 * (5 * 64);
   void* stack = mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (stack == MAP_FAILED) std::abort();
   f->stack = static_cast<char*>(stack);
@@ -113,14 +109,14 @@ inline void start_fiber(Fiber& f, void (*entry)()) {
   __asan_unpoison_memory_region(f.stack, stack_size);
 #endif
 #if defined(__x86_64__)
-  auto* top = reinterpret_cast<void**>(f.stack + f.used - 64);
+  auto* top = reinterpret_cast<void**>(f.stack + stack_size - 64);
   *--top = nullptr;  // keeps the stack aligned as after a call
   *--top = reinterpret_cast<void*>(entry);
   f.pointer = top;
 #else
   getcontext(&f.context);
   f.context.uc_stack.ss_sp = f.stack;
-  f.context.uc_stack.ss_size = f.used;
+  f.context.uc_stack.ss_size = stack_size;
   f.context.uc_link = nullptr;
   makecontext(&f.context, entry, 0);
 #endif
