@@ -151,8 +151,8 @@ TEST_CASE("cumulative logsumexp and extremes of lines longer than a warp") {
 
 TEST_CASE("the place of an extreme in long and short rows and columns") {
   if (nothing_to_test()) return;
-  const std::pair<Dims, int> cases[] = {{{3, 1025}, 1}, {{2, 33000}, 1}, {{1100, 3}, 0}, {{140, 5}, 1}, {{70, 20}, 1},
-                                        {{3, 40}, 0},   {{2, 21, 33}, 1}, {{700, 17}, 0}};
+  const std::pair<Dims, int> cases[] = {{{3, 1025}, 1}, {{2, 33000}, 1}, {{1100, 3}, 0},   {{140, 5}, 1},
+                                        {{70, 20}, 1},  {{3, 40}, 0},    {{2, 21, 33}, 1}, {{700, 17}, 0}};
   for (const auto& [sizes, dim] : cases) {
     for (const Dtype dtype : {f32, f16, f64, i64, u8}) {
       Tensor x = cast(floor(random_tensor(sizes, 3, 0, 20)), dtype);  // with many ties

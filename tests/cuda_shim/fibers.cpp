@@ -133,8 +133,7 @@ void thread_main();
 }
 
 // The next thread of the warp that can run does so at once. (Who waits for something else than threads is asked by
-// run_blocks.) Inline, as what calls it: of the processor's guesses where to return to, each that is left by another
-// stack is wrong.
+// run_blocks.) Inline, as what calls it: after a switch the processor guesses each return address wrong.
 [[gnu::always_inline]] inline void wait_as(State state) {
   Thread* me = current;
   me->state = state;
@@ -309,7 +308,7 @@ void run_blocks(std::vector<unsigned>& turn) {
   for (unsigned live = static_cast<unsigned>(threads.size()); live > 0;) {
     if (order == Order::random) std::shuffle(turn.begin(), turn.end(), random_order), rest.next_turn();
     bool moved = end_block_barriers();
-    // A warp goes on as long as it can, with its stacks in the processor's nearest cache; in a random order for one turn.
+    // A warp goes on as long as it can, in a random order for one turn: so most waits end in a switch within a warp.
     const unsigned* const end = turn.data() + turn.size();
     for (const unsigned *begin = turn.data(), *behind; begin != end; begin = behind) {
       const unsigned warp = *begin / 32;
