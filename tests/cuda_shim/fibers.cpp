@@ -119,6 +119,7 @@ void thread_main();
   threadIdx = t.index;
   blockIdx = t.block->index;
   if (t.state == State::fresh) {
+    const TsanIgnore ignore;  // on the stack of another thread, perhaps
     if (free_fibers.empty()) free_fibers.push_back(all_fibers.emplace_back(new_fiber()));
     t.fiber = free_fibers.back();
     free_fibers.pop_back();
