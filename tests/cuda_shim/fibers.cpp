@@ -1,8 +1,8 @@
-// CUDA threads as fibers of one CPU thread. A thread runs until it ends or waits; the others of its warp then run, until
-// none can, and then the other warps of its block and those of the other blocks of its cluster. A barrier that can never
-// be complete, because threads have left or wait elsewhere, is an error, and so is a block in which all wait for what
-// nobody will do. This file must not be instrumented by ThreadSanitizer: it tells the sanitizer itself which fiber runs
-// and what a barrier orders, so that races between CUDA threads are found.
+// CUDA threads as fibers of one CPU thread. A thread runs until it ends or waits; the others of its warp then run,
+// until none can, and then the other warps of its block and those of the other blocks of its cluster. A barrier
+// that can never be complete, because threads have left or wait elsewhere, is an error, and so is a block in which
+// all wait for what nobody will do. This file must not be instrumented by ThreadSanitizer: it tells the sanitizer
+// itself which fiber runs and what a barrier orders, so that races between CUDA threads are found.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
