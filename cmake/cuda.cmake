@@ -40,7 +40,9 @@ if(MANTISSA_WITH_CUDA)
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   endif()
   set(CMAKE_CUDA_COMPILER_LAUNCHER sh ${PROJECT_SOURCE_DIR}/cmake/ptxas_report.sh ${CMAKE_CXX_COMPILER_LAUNCHER})
-  set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG" CACHE STRING "The level is that of the code around launches alone; kernels always have nvcc's highest")
+  if(PROJECT_IS_TOP_LEVEL)  # not for the CUDA files of who includes this project
+    set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG" CACHE STRING "-O is for the code around launches; kernels always get nvcc's highest")
+  endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the one that CUDA::cudart names: a program must not contain two
   enable_language(CUDA)
   list(JOIN CMAKE_CUDA_ARCHITECTURES ", sm_" cuda_architectures)

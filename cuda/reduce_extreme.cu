@@ -83,11 +83,13 @@ struct ArgResults {
   }
 };
 
-// The best of elements first, first + step, ... of result o.
+// Of the elements of a segment of result o, blockIdx.y, the best that is `me`'s: every step-th.
 template <class C>
-__device__ Best<C> best_element(const ReduceJob& job, const ArgSource& x, std::int64_t o, std::int64_t first,
-                                std::int64_t end, unsigned step, bool largest) {
-  const std::int64_t base = job.kept(o);
+__device__ Best<C> best_element(const ReduceJob& job, const ArgSource& x, std::int64_t o, unsigned me, unsigned step,
+                                bool largest) {
+  const std::int64_t base = job.kept(o), begin = blockIdx.y * job.segment,
+                     end = begin + job.segment < job.count ? begin + job.segment : job.count;
+  const std::int64_t first = begin + me < end ? begin + me : begin;
   Best<C> best{load_element<C>(x.data, x.dtype, base + job.reduced(first)), first};
 #pragma unroll 4
   for (std::int64_t i = first + step; i < end; i += step)
@@ -101,10 +103,7 @@ template <class C> __global__ void arg_kernel(ReduceJob job, ArgSource x, ArgRes
   const bool by_block = blockDim.y == 1;
   const std::int64_t result = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y,
                      o = result < job.outputs ? result : job.outputs - 1;
-  const std::int64_t begin = blockIdx.y * job.segment,
-                     end = begin + job.segment < job.count ? begin + job.segment : job.count;
-  const std::int64_t first = begin + threadIdx.x < end ? begin + threadIdx.x : begin;
-  Best<C> best = best_element<C>(job, x, o, first, end, blockDim.x, largest);
+  Best<C> best = best_element<C>(job, x, o, threadIdx.x, blockDim.x, largest);
   best = best_of_lanes(best, by_block ? 32 : static_cast<int>(blockDim.x), largest);
   if (by_block) {
     __shared__ C value[32];
@@ -125,10 +124,7 @@ template <class C> __global__ void arg_columns_kernel(ReduceJob job, ArgSource x
   __shared__ std::int64_t places[column_threads];
   const std::int64_t result = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x,
                      o = result < job.outputs ? result : job.outputs - 1;
-  const std::int64_t begin = blockIdx.y * job.segment,
-                     end = begin + job.segment < job.count ? begin + job.segment : job.count;
-  const std::int64_t first = begin + threadIdx.y < end ? begin + threadIdx.y : begin;
-  Best<C> best = best_element<C>(job, x, o, first, end, blockDim.y, largest);
+  Best<C> best = best_element<C>(job, x, o, threadIdx.y, blockDim.y, largest);
   const unsigned mine = threadIdx.y * blockDim.x + threadIdx.x;
   values[mine] = best.value, places[mine] = best.place;
   for (unsigned distance = blockDim.y / 2; distance > 0; distance /= 2) {

@@ -256,6 +256,11 @@ TEST_CASE("an access that is not aligned ends the kernel, and says where") {
   fine(message_of_launch({1, 32, 528}, &load_matrices_kernel, 0));
 }
 
+TEST_CASE("an instruction of a whole warp is refused to a part of one") {
+  CHECK_THAT(message_of_launch({1, 16, 528}, &load_matrices_kernel, 0),
+             Catch::Matchers::Contains("ldmatrix in a warp without all its lanes"));
+}
+
 TEST_CASE("a pointer to memory of the host, or of another GPU, is refused") {
 #if !defined(__SANITIZE_ADDRESS__)  // device memory is ordinary memory there
   const auto illegal = [](const std::string& message, const char* what) {
