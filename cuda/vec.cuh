@@ -142,7 +142,8 @@ __device__ inline void load_pack(C (&to)[pack], const void* p, Dtype t, const Qu
 // becomes single elements.
 template <class T, int n> __device__ inline void store_whole(T* to, const Neighbours<T, n>& from) {
   constexpr unsigned bytes = sizeof from;
-  using Word = std::conditional_t<bytes == 4, unsigned, std::conditional_t<bytes == 8, uint2, uint4>>;
+  using Small = std::conditional_t<bytes == 2, unsigned short, unsigned>;
+  using Word = std::conditional_t<bytes <= 4, Small, std::conditional_t<bytes == 8, uint2, uint4>>;
   struct Words { Word of[bytes / sizeof(Word)]; };
   const auto words = __builtin_bit_cast(Words, from);
 #pragma unroll
