@@ -9,6 +9,7 @@
 #include "core/ops.h"
 #include "core/profile.h"
 #include "core/recording.h"
+#include "core/shared_one.h"
 
 namespace mantissa::amp {
 namespace {
@@ -171,16 +172,15 @@ void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
     fail("GradScaler: ", describe(e), " has no gradients at ", to_string(site),
          ", so nothing was checked for inf; was backward called on a loss that uses its parameters?");
   }
-  e.found_inf = zeros({}, {.dtype = boolean, .device = scale_.device()});
-  if (forward_failed_.defined()) e.found_inf.copy_(forward_failed_);
+  e.found_inf = forward_failed_;
   lock.unlock();  // scale_ cannot change: only update() writes it, in this thread or waiting for it
   if (groups.empty()) groups.push_back({scale_.device(), scale_, {}});
   for (const Group& group : groups) {
-    const bool here = group.device == scale_.device();
-    const Tensor found_inf = here ? e.found_inf : zeros({}, {.dtype = boolean, .device = group.device});
-    e.passes.push_back(std::make_unique<GradientPass>(group.gradients, on(group.scale, group.device), found_inf,
-                                                      write || groups.size() > 1));
-    if (!here) e.found_inf = maximum(e.found_inf, on(found_inf, scale_.device()));
+    const bool here = group.device == scale_.device(), first = !e.found_inf.defined();
+    e.passes.push_back(std::make_unique<GradientPass>(group.gradients, on(group.scale, group.device),
+                                                      write || groups.size() > 1, here ? e.found_inf : Tensor()));
+    const Tensor found_inf = on(e.passes.back()->found_inf(), scale_.device());
+    e.found_inf = here || first ? found_inf : maximum(e.found_inf, found_inf);
     e.summaries.push_back(on(e.passes.back()->summary(), scale_.device()));
     e.scales.push_back(on(group.scale, scale_.device()));
     const std::lock_guard again(mutex_);
@@ -212,9 +212,8 @@ void GradScaler::check_again(PerOptimizer& e) {
   const std::vector<Tensor> scales = std::exchange(e.scales, {});
   for (const auto& gradients : by_device) {
     const Device device = gradients[0].gradient.device();
-    const Tensor found_inf = zeros({}, {.dtype = boolean, .device = device});
-    const GradientPass pass(gradients, ones({}, {.device = device}), found_inf);
-    e.found_inf = maximum(e.found_inf, on(found_inf, scale_.device()));
+    const GradientPass pass(gradients, shared_one(device, f32));
+    e.found_inf = maximum(e.found_inf, on(pass.found_inf(), scale_.device()));
     e.summaries.push_back(on(pass.summary(), scale_.device()));
     e.scales.push_back(scales[0]);
   }
@@ -288,7 +287,7 @@ StepResult GradScaler::clipped_step(Steppable& optimizer, const ClipNorm& clip) 
     return StepResult();
   }
   const Device device = gradients[0].gradient.device();
-  GradientPass pass(gradients, ones({}, {.device = device}), zeros({}, {.dtype = boolean, .device = device}), write);
+  GradientPass pass(gradients, shared_one(device, f32), write);
   gradients.clear();
   const Tensor norm = sqrt(pass.summary().raw_view({}, {}, 0)).to(f32);
   const ReadScaling scaling{pass.scale(), norm, clip.max_norm};

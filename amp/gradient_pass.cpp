@@ -36,8 +36,9 @@ struct DenseViews {
 
 }  // namespace
 
-GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf, bool write)
-    : write_(write), scale_(std::move(scale)), found_inf_(std::move(found_inf)),
+GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, bool write, const Tensor& before)
+    : write_(write), scale_(std::move(scale)),
+      found_inf_(mantissa::empty({}, {.dtype = boolean, .device = scale_.device()})),
       summary_(new_summary(scale_.device())) {
   const NoGrad no_grad;
   DenseViews dense;
@@ -46,7 +47,8 @@ GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor s
     dense.add(g, parameter);
   }
   kernels::unscale_gradients(scale_.device(), std::span<const GradientView>(dense.views), scale_.data<float>(), write,
-                             found_inf_.data<bool>(), fields_of(summary_));
+                             before.defined() ? before.data<bool>() : nullptr, found_inf_.data<bool>(),
+                             fields_of(summary_));
   if (!write) return;
   dense.write_back();
   for (const Tensor& g : gradients_) {

@@ -17,14 +17,15 @@ struct NumberedGradient {
 
 class GradientPass {
  public:
-  // All gradients and `scale` (f32, 0-d) are on one device. `found_inf` (bool, 0-d) is set if a gradient is not finite.
-  GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf, bool write = true);
+  // All gradients and `scale` (f32, 0-d) are on one device. `before` (bool, 0-d, optional): whether something was not
+  // finite before; found_inf() then tells that, too.
+  GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, bool write = true, const Tensor& before = {});
   ~GradientPass();
   GradientPass(const GradientPass&) = delete;
   GradientPass& operator=(const GradientPass&) = delete;
 
   bool empty() const { return gradients_.empty(); }         // no parameter has a gradient
-  const Tensor& found_inf() const { return found_inf_; }
+  const Tensor& found_inf() const { return found_inf_; }    // bool, 0-d: a gradient is not finite
   const Tensor& scale() const { return scale_; }
   const Tensor& summary() const { return summary_; }        // the fields of GradientSummary: f64[5]
   // Whether `gradients` starts with this pass's gradients, unmodified since.

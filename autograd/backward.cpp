@@ -12,9 +12,11 @@
 #include "autograd/node.h"
 #include "autograd/pass_end.h"
 #include "autograd/pending.h"
+#include "autograd/rule.h"
 #include "core/context.h"
 #include "core/ops.h"
 #include "core/profile.h"
+#include "core/shared_one.h"
 
 namespace mantissa {
 namespace {
@@ -24,6 +26,7 @@ using autograd::Node;
 using autograd::NodeRef;
 using autograd::Part;
 using autograd::PendingGradients;
+using autograd::SavedActivation;
 
 // What grad() captures.
 struct Captures {
@@ -78,6 +81,30 @@ class ModeGuard {  // backward runs in the dtypes of forward, whatever autocast 
   Context before_;
 };
 
+// The input of `node` that an activation made which the node's rule can differentiate as well, or -1. Not if someone
+// wants to see the gradient between the two.
+int find_activation(const Node& node, const Captures* captures, SavedActivation& activation) {
+  const int i = node.differentiates_activation_of();
+  if (i < 0) return -1;
+  const Node* made_by = node.edges()[i].get();
+  const bool seen = made_by && (made_by->has_hooks() || (captures && captures->gradients.contains(made_by)));
+  return made_by && !seen && made_by->is_activation(activation) ? i : -1;
+}
+// Activations that do not run, because their consumers differentiated them. Saved tensors are released once all nodes
+// with larger ids have run: no other consumer is left then.
+class Skipped {
+ public:
+  explicit Skipped(bool retain_graph) : retain_graph_(retain_graph) {}
+  void add(const NodeRef& activation) { if (!retain_graph_) nodes_.push_back(activation); }
+  void release_above(std::uint64_t id) {
+    for (; !nodes_.empty() && nodes_.back()->id() > id; nodes_.pop_back()) nodes_.back()->release_saved();
+  }
+
+ private:
+  bool retain_graph_;
+  std::vector<NodeRef> nodes_;
+};
+
 void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captures* captures) {
   const ProfileRange range(ProfileKind::library, "backward");
   const ModeGuard modes(create_graph);
@@ -89,11 +116,13 @@ void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captur
   const Node::Pass pass{.last = !retain_graph, .to_leaves = plain && !captures};
   Parents parents;
   Part part;  // reused for all nodes, most of which are no part
+  Skipped skipped(retain_graph);
   Tensor few[8];
   std::vector<Tensor> many;
   while (!pending.empty()) {
     PendingGradients::Entry p = pending.take_next();
     Node& node = *p.node.get();
+    skipped.release_above(node.id());
     if (node.is_leaf()) {  // a shadow's gradient arrives in the shadow's dtype; hooks and grad() see the leaf's
       const Dtype dtype = static_cast<LeafNode&>(node).dtype();
       if ((captures || (node.has_hooks() && node.hooks().calls())) && p.gradient.dtype() != dtype)
@@ -119,8 +148,13 @@ void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captur
     if (const InputMeta* input = plain ? node.adds_to() : nullptr; input && edges[0])
       grads[0] = pending.take(*edges[0].get(), *input);
     const ProfileRange rule(ProfileKind::backward, node.name(), &p.gradient);
+    int activated = -1;  // the input whose activation the node differentiates
     try {
-      node.backward(std::move(p.gradient), grads, pass);
+      SavedActivation activation;
+      Node::Pass own = pass;
+      if (plain) activated = find_activation(node, captures, activation);
+      if (activated >= 0) own.activation = &activation;
+      node.backward(std::move(p.gradient), grads, own);
       if (modes.anomaly()) {
         parents[&node] = p.from;
         check_for_nan(node, grads, parents);
@@ -133,9 +167,12 @@ void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captur
     for (std::size_t i = 0; i < edges.size(); ++i) {
       if (!edges[i] || !grads[i].defined()) continue;
       if (captures && !captures->reaches(edges[i].get())) continue;
-      pending.add(edges[i], std::move(grads[i]), create_graph, &node);
+      const bool skips = static_cast<int>(i) == activated;
+      if (skips) skipped.add(edges[i]);
+      pending.add(skips ? edges[i]->edges()[0] : edges[i], std::move(grads[i]), create_graph, &node);
     }
   }
+  skipped.release_above(0);
   whole.end();
 }
 
@@ -154,7 +191,7 @@ PendingGradients start(const char* name, std::span<const Tensor> roots, std::spa
     if (!g.defined()) {
       check(root.numel() == 1, name, ": ", root,
             " has more than one element; reduce it (sum, mean) or pass its gradient");
-      g = ones_like(root);
+      g = root.dim() == 0 ? shared_one(root.device(), root.dtype()) : ones_like(root);
     }
     check(g.sizes() == root.sizes(), name, ": the gradient has shape ", g.sizes(), ", the root ", root.sizes());
     if (g.dtype() != root.dtype()) g = cast(g, root.dtype());

@@ -22,13 +22,13 @@ Tensor settled_gradient(LeafNode& leaf) {
   PendingScaling& pending = leaf.hooks().pending;
   const NoGrad no_grad;
   const Tensor &g = leaf.grad,
-               scratch = zeros({static_cast<std::int64_t>(sizeof(GradientSummary) / sizeof(double)) + 1},
+               scratch = empty({static_cast<std::int64_t>(sizeof(GradientSummary) / sizeof(double)) + 1},
                                {.dtype = f64, .device = g.device()});
   const Tensor dense = g.is_contiguous() && !(pending.recorded && !is_recording(g.device()))
                            ? g : Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g);
   double* summary = scratch.data<double>();
   const GradientView view{dense.raw_data(), dense.numel(), dense.dtype()};
-  kernels::unscale_gradients(g.device(), std::span(&view, 1), pending.scale.data<float>(), true,
+  kernels::unscale_gradients(g.device(), std::span(&view, 1), pending.scale.data<float>(), true, nullptr,
                              reinterpret_cast<bool*>(summary + sizeof(GradientSummary) / sizeof(double)),
                              reinterpret_cast<GradientSummary*>(summary));
   if (pending.norm.defined()) {

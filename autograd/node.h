@@ -5,7 +5,6 @@
 // A leaf (a parameter) has a LeafNode, which owns the gradient. The graph has no references back to tensors, so there
 // are no cycles. A shadow, the same parameter in a lower precision (amp/autocast.h), simply shares the parameter's
 // LeafNode.
-// (amp/autocast.h) - simply shares the parameter's LeafNode.
 #pragma once
 
 #include <atomic>
@@ -18,8 +17,9 @@
 
 namespace mantissa::autograd {
 
-struct Hooks;  // autograd/hooks.h
-struct Part;   // autograd/part.h
+struct Hooks;            // autograd/hooks.h
+struct Part;             // autograd/part.h
+struct SavedActivation;  // autograd/rule.h
 
 class Node : public RefCounted {
  public:
@@ -44,6 +44,8 @@ class Node : public RefCounted {
     // (autograd/last_owner.h)
     bool last = false;
     bool to_leaves = false;  // rules may add to gradients of leaves (autograd/place.h)
+    // Of an input's node: that input's gradient is then the one before this activation.
+    const SavedActivation* activation = nullptr;
   };
   // Computes, from the gradient of result 0, the gradients of the inputs that have an edge. One left undefined is zero,
   // or has already been added to its leaf (Pass::to_leaves).
@@ -51,6 +53,11 @@ class Node : public RefCounted {
   virtual void release_saved() {}
   // Whether the gradient of the only input is that of result 0 in one part and zero elsewhere; sets the part.
   virtual bool is_part(Part&) const { return false; }
+  // Whether this is an activation whose derivative a product can apply to the gradient that it computes; sets which one
+  // it is, and what it saved for that.
+  virtual bool is_activation(SavedActivation&) const { return false; }
+  // The input whose rule does so (Pass::activation); -1: none.
+  virtual int differentiates_activation_of() const { return -1; }
 
   Hooks& hooks();  // made on first use
   bool has_hooks() const { return hooks_.load(std::memory_order_acquire) != nullptr; }

@@ -59,6 +59,18 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
     return false;
   }
 
+  bool is_activation([[maybe_unused]] SavedActivation& a) const override {
+    if constexpr (requires { requires Op::fusible != Activation::none; }) {
+      if (released_) return false;
+      const bool result = saved_outputs_[0].tensor.defined();
+      const SavedTensor& saved = result ? saved_outputs_[0] : saved_inputs_[0];
+      a = {Op::fusible, saved.unpack(Op::name, result ? "result" : Op::args[0])};
+      return true;
+    }
+    return false;
+  }
+  int differentiates_activation_of() const override { return activation_of_rules(Op::vjp()); }
+
   void release_saved() override {
     released_ = true;
     for (auto& s : saved_inputs_) s.tensor = {};
@@ -108,6 +120,10 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
   Shapes argument(Shapes*, const Given&) const { return meta_; }
   Needs argument(Needs*, const Given&) const { return {wanted_}; }
   template <int i> Shape<i> argument(Shape<i>*, const Given&) const { return {meta_[i].sizes, meta_[i].dtype}; }
+  template <int i> ActivationOf<i> argument(ActivationOf<i>*, const Given& given) const {
+    if (!given.pass.activation) return {};
+    return {*given.pass.activation};
+  }
   template <int i> Into<i> argument(Into<i>*, const Given& given) const {
     return {destination_of(edges_[i], meta_[i], given.pass)};
   }

@@ -9,6 +9,7 @@
 //   In<i>       input i                            Out<k>   result k
 //   Shape<i>    sizes and dtype of input i, free   Needs    which inputs require a gradient
 //   Shapes      those of all inputs (lists)        Into<i>  where the gradient of input i goes (autograd/place.h)
+//   ActivationOf<i>  in the rule of input i: the activation that made it, which the rule then has to differentiate, too
 //   Arrived     the gradient of input 0 that its other consumers have contributed so far; may be undefined. A rule
 //               that takes it returns the sum: one pass over memory less than an addition, with the same bits
 // `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at once, for gradients
@@ -21,9 +22,19 @@
 #include <type_traits>
 
 #include "autograd/input_meta.h"
+#include "core/activation.h"
 #include "core/tensor.h"
 
 namespace mantissa {
+
+namespace autograd {
+// An activation of whose derivative a rule takes care: the rule returns the gradient with respect to the activation's
+// input, and the activation's own node does not run. Nobody may want to see the gradient between the two.
+struct SavedActivation {
+  Activation kind = Activation::none;  // none: there is none
+  Tensor saved;                        // relu's result, gelu's input; of the size of the rule's input
+};
+}  // namespace autograd
 
 struct Grad : Tensor {};
 template <int i> struct In : Tensor {};
@@ -35,6 +46,7 @@ template <int i> struct Shape {
 using Shapes = std::span<const InputMeta>;
 struct Arrived : Tensor {};
 template <int i> struct Into : Destination {};
+template <int i> struct ActivationOf : autograd::SavedActivation {};
 struct Needs {
   std::uint64_t mask = 0;
   bool operator[](int i) const { return mask >> i & 1; }
@@ -74,6 +86,24 @@ template <class T> inline constexpr bool has_arrived = false;
 template <class... A> inline constexpr bool has_arrived<std::tuple<A...>> = (std::is_same_v<A, Arrived> || ...);
 template <class... F> constexpr bool takes_arrived(const Rules<F...>&) { return false; }  // no rule needs it so far
 template <class F> constexpr bool takes_arrived(const Joint<F>&) { return has_arrived<ParametersOf<F>>; }
+
+// The i of ActivationOf<i> among the parameters of a rule, or of any of the rules; -1: none.
+template <class T> inline constexpr int activation_input = -1;
+template <int i> inline constexpr int activation_input<ActivationOf<i>> = i;
+template <class F> constexpr int activation_of_rule() {
+  int i = -1;
+  if constexpr (!std::is_same_v<F, NoGradient>) {
+    [&]<class... A>(std::tuple<A...>*) { ((i = activation_input<A> >= 0 ? activation_input<A> : i), ...); }(
+        static_cast<ParametersOf<F>*>(nullptr));
+  }
+  return i;
+}
+template <class... F> constexpr int activation_of_rules(const Rules<F...>&) {
+  int i = -1;
+  ((i = activation_of_rule<F>() >= 0 ? activation_of_rule<F>() : i), ...);
+  return i;
+}
+template <class F> constexpr int activation_of_rules(const Joint<F>&) { return -1; }
 
 // What must be saved if the inputs in `wanted` require gradients.
 template <class... F> constexpr std::uint64_t saved_bits(const Rules<F...>&, std::uint64_t wanted) {

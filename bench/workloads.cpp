@@ -11,12 +11,13 @@ struct Mlp {
 };
 
 struct MnistCnn {  // the network of PyTorch's MNIST example
-  nn::Conv2d conv1{1, 32, 3}, conv2{32, 64, 3};
-  nn::Linear fc1{9216, 128}, fc2{128, 10};
+  nn::ConvReLU2d conv1{1, 32, 3}, conv2{32, 64, 3};
+  nn::LinearAct fc1{9216, 128, Activation::relu};
+  nn::Linear fc2{128, 10};
   MANTISSA_FIELDS(conv1, conv2, fc1, fc2)
   Tensor operator()(const Tensor& image) const {
-    const Tensor x = max_pool2d(relu(conv2(relu(conv1(image)))), 2);  // [N, 64, 12, 12]
-    return fc2(relu(fc1(flatten(x, 1))));
+    const Tensor x = max_pool2d(conv2(conv1(image)), 2);  // [N, 64, 12, 12]
+    return fc2(fc1(flatten(x, 1)));
   }
 };
 

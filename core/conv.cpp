@@ -10,6 +10,7 @@
 #include "core/conv_algorithms.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/pointwise.h"
 
 namespace mantissa {
 
@@ -17,7 +18,9 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
-                     const View& bias, bool add)
+                     const View& bias, bool add, const ConvRelu& relu)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
+                std::span<const View* const> x)
 
 namespace {
 std::atomic<bool> winograd_on = [] {
@@ -89,17 +92,34 @@ View without_depth(View v) {
 }
 }  // namespace
 
+void ConvRelu::apply_to(const View& y) const {
+  using Relu = pointwise::Relu;
+  using Derivative = pointwise::GradOf<Relu>;
+  const View* inputs[] = {&y, &made};
+  const auto run = [&]<class F>(const F& formula, std::span<const View* const> x) {
+    kernels::pointwise(y.device, pointwise::opcode<F>, &formula, compute_dtype(y.dtype), y, x);
+  };
+  if (after) run(Relu(), std::span(inputs, 1));
+  else if (made) run(Derivative(), inputs);
+}
+
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b,
-                     const View& bias, const KeptWeight& kept, bool add) {
-  if (s.is_image() && y.dim() == 5)  // volumes with one layer: the code below takes images as 4-d
-    return conv2d(device, pass, s, without_depth(y), without_depth(a), without_depth(b), bias, kept, add);
+                     const View& bias, const KeptWeight& kept, bool add, const ConvRelu& relu) {
+  if (s.is_image() && y.dim() == 5) {  // volumes with one layer: the code below takes images as 4-d
+    const ConvRelu flat{relu.after, relu.made ? without_depth(relu.made) : View{}};
+    return conv2d(device, pass, s, without_depth(y), without_depth(a), without_depth(b), bias, kept, add, flat);
+  }
   if (y.numel() == 0 || (s.batch == 0 && add)) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // weight gradient of an empty batch
-  if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias, add);
-  if (!add) return conv::run_chosen({pass, s, y, a, b, bias, kept});
-  const Tensor more = Tensor::allocate(y.sizes, y.dtype);
-  conv::run_chosen({pass, s, more.view(), a, b, bias, kept});
-  kernels::add_in_place(cpu, y, more.view(), 1.0);
+  if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias, add, relu);
+  if (add) {
+    const Tensor more = Tensor::allocate(y.sizes, y.dtype);
+    conv::run_chosen({pass, s, more.view(), a, b, bias, kept});
+    kernels::add_in_place(cpu, y, more.view(), 1.0);
+  } else {
+    conv::run_chosen({pass, s, y, a, b, bias, kept});
+    relu.apply_to(y);
+  }
 }
 
 }  // namespace mantissa

@@ -47,6 +47,15 @@ Layout conv_layout(const ConvShape& shape, Dtype dtype, Device device);
 void set_winograd(bool on);
 bool winograd_allowed();
 
+// A relu next to a convolution, applied before the result is stored where a GPU's kernels can (f16 and bf16 by cuDNN),
+// or else to the result: to that of the forward pass, or its derivative to an input gradient if it made that input.
+struct ConvRelu {
+  bool after = false;  // forward
+  View made = {};      // input gradient: the relu's result, of the sizes and dtype of the gradient
+  bool any() const { return after || made; }
+  void apply_to(const View& y) const;
+};
+
 namespace kernels {
 
 // Result and operands as listed at ConvPass, images or volumes; bias [out_channels] or absent, forward only. All have
@@ -54,7 +63,7 @@ namespace kernels {
 // and on the CPU an input gradient may be f32. `kept` belongs to the weight: its packed form may be cached
 // (core/packed_weights.h).
 void conv2d(Device device, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
-            const View& bias, const KeptWeight& kept = {}, bool add = false);
+            const View& bias, const KeptWeight& kept = {}, bool add = false, const ConvRelu& relu = {});
 
 }  // namespace kernels
 }  // namespace mantissa

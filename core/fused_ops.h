@@ -1,11 +1,12 @@
 // Fused operators: one pass over memory for what takes several operators of core/ops.h, with the same results and
-// gradients. Used by the modules nn::LinearAct, nn::feed_forward, nn::LayerNorm, nn::RMSNorm,
-// nn::TransformerEncoderLayer (and nn::BatchNormAct2d, which uses batch_norm_relu of core/ops.h).
+// gradients. Used by the modules nn::LinearAct, nn::ConvReLU2d, nn::LayerNorm, nn::RMSNorm, nn::TransformerEncoderLayer
+// (and nn::BatchNormAct2d, which uses batch_norm_relu of core/ops.h).
 #pragma once
 
 #include <optional>
 
 #include "core/activation.h"
+#include "core/ops.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -18,14 +19,21 @@ namespace mantissa {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation);
 
 // linear(linear(x, weight1, bias1, activation), weight2, bias2), the feed-forward part of a transformer block:
-// x [*, in], weight1 [hidden, in], weight2 [out, hidden], biases optional, result [*, out]. Results and gradients are
-// bitwise those of the two calls (on a GPU, if the tuner picks the same products for both). On a GPU in f16 and bf16
-// the gradient of the hidden layer, activation'(.) * (g @ weight2), is computed in the product's epilogue, so that g @
-// weight2 is never written to memory. Backward saves two tensors of the hidden layer's size, as the two calls do: the
-// input of gelu and its result, which the gradient of weight2 reads. (Recomputing the result would halve that, at the
-// price of writing it once more.)
+// x [*, in], weight1 [hidden, in], weight2 [out, hidden], biases optional, result [*, out]. As after any activation,
+// the product that computes the gradient of the hidden layer, activation'(.) * (g @ weight2), applies the derivative as
+// well: on a GPU in f16 and bf16 in its epilogue, so that g @ weight2 is never written to memory. Backward saves two
+// tensors of the hidden layer's size: the input of gelu and its result, which the gradient of weight2 reads.
+// (Recomputing the result would halve that, at the price of writing it once more.)
 Tensor feed_forward(const Tensor& x, const Tensor& weight1, const Tensor& bias1, Activation activation,
                     const Tensor& weight2, const Tensor& bias2);
+
+// relu(conv2d(x, weight, bias, options)), with conv2d's arguments and errors. On a GPU in f16 and bf16 cuDNN applies
+// relu before it rounds the sums, which is one pass over the result less; elsewhere relu is applied in place. Results
+// equal those of the two operators; a zero may have the other sign. Autograd records the two, and a convolution that
+// reads the result computes the gradient before relu in one kernel, too, as linear layers do. In an autocast region
+// with its own policies, and under an Observer, the two operators run one after the other.
+Tensor conv2d_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});
+Tensor conv3d_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv3dOptions = {});
 
 // A residual connection and the normalisation after it: sum = x + delta and y = layer_norm(sum) or rms_norm(sum), for
 //   auto [sum, y] = add_layer_norm(x, delta, {width}, weight, bias);

@@ -23,7 +23,7 @@ namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
-                     const View& bias, bool add)
+                     const View& bias, bool add, const ConvRelu& relu)
 }
 
 namespace mantissa::cuda_backend {
@@ -256,14 +256,14 @@ struct Kind {
   ConvPass pass;
   Layout layout;
   Dtype in, out;  // of the operands and of the result
-  bool has_bias, add;
+  bool has_bias, add, relu;
 };
 std::string key_of(const Kind& kind, const ConvShape& s) {
   std::string key = concat("conv ", static_cast<int>(kind.pass), ' ', kind.in,
                            kind.out != kind.in ? concat("->", kind.out) : std::string(),
                            kind.layout == Layout::channels_last ? " channels-last" : "", kind.has_bias ? " bias" : "",
-                           kind.add ? " add" : "", " batch ", s.batch, " channels ", s.in_channels, "->",
-                           s.out_channels, " groups ", s.groups);
+                           kind.add ? " add" : "", kind.relu ? " relu" : "", " batch ", s.batch, " channels ",
+                           s.in_channels, "->", s.out_channels, " groups ", s.groups);
   const auto add = [&](const char* name, std::int64_t depth, const std::int64_t(&image)[2]) {
     key += concat(' ', name, ' ', depth, 'x', image[0], 'x', image[1]);
   };
@@ -307,18 +307,19 @@ ConvNumbers numbers_of(const Kind& k, const ConvShape& s) {
   std::memcpy(n.data() + 2, &s, sizeof s);
   n[0] = static_cast<std::int64_t>(k.pass) | static_cast<std::int64_t>(k.layout) << 8 |
          static_cast<std::int64_t>(k.in) << 16 | static_cast<std::int64_t>(k.out) << 24 |
-         std::int64_t{k.has_bias} << 32 | std::int64_t{k.add} << 33 | std::int64_t{is_tf32_allowed()} << 34;
+         std::int64_t{k.has_bias} << 32 | std::int64_t{k.add} << 33 | std::int64_t{is_tf32_allowed()} << 34 |
+         std::int64_t{k.relu} << 35;
   n[1] = current_device();
   return n;
 }
 
 // One implementation: unfolding, or one of cuDNN's plans.
 struct ConvWay {
-  enum Kind { cudnn_with_bias, cudnn, cudnn_unrounded, unfold } kind;
+  enum Kind { cudnn_with_relu, cudnn_with_bias, cudnn, cudnn_unrounded, unfold } kind;
   int plan;
 };
 std::string name_of(const ConvWay& w) {
-  constexpr const char* names[] = {"cudnn with bias ", "cudnn ", "cudnn unrounded "};
+  constexpr const char* names[] = {"cudnn with relu ", "cudnn with bias ", "cudnn ", "cudnn unrounded "};
   return w.kind == ConvWay::unfold ? "unfold" : concat(names[w.kind], w.plan);
 }
 std::vector<ConvWay> ways_for(const Kind& kind) {
@@ -327,7 +328,9 @@ std::vector<ConvWay> ways_for(const Kind& kind) {
     const auto add = [&](ConvWay::Kind k, int most) {
       for (int plan = 0; plan < most; ++plan) ways.push_back({k, plan});
     };
-    // f16 and bf16 with a bias: try the fused plans first, with one pass less and a single rounding.
+    // f16 and bf16 with a relu or a bias: try the fused plans first, with a pass or two less and a single rounding.
+    if (kind.relu && is_half(kind.in) && kind.layout == Layout::channels_last)  // it has no engines for other layouts
+      add(ConvWay::cudnn_with_relu, most_cudnn_relu_plans);
     if (kind.has_bias && is_half(kind.in)) add(ConvWay::cudnn_with_bias, most_cudnn_plans);
     add(ConvWay::cudnn, most_cudnn_plans);
     // A weight gradient in f32 that is not rounded before; how fast that is, only the tuner knows.
@@ -342,7 +345,8 @@ struct Convolution {
   const Kind& kind;
   const ConvShape& s;
   const View &y, &bias;
-  Operand left, right, row;
+  const ConvRelu& relu;
+  Operand left, right, row, made;
 
   // False if the way is not applicable.
   bool run(const ConvWay& way) {
@@ -355,18 +359,23 @@ struct Convolution {
       } else {
         by_planes(pass, s, y, left.in(Layout::contiguous), right.in(Layout::contiguous), bias, kind.add);
       }
+      relu.apply_to(y);
       return true;
     }
-    const bool fused = way.kind == ConvWay::cudnn_with_bias;
-    const View inside = fused ? row.in(Layout::contiguous) : View{};
+    const bool with_relu = way.kind == ConvWay::cudnn_with_relu;
+    const bool with_bias = with_relu || way.kind == ConvWay::cudnn_with_bias;
+    const View inside = with_bias ? row.in(Layout::contiguous) : View{};
+    const ConvRelu relu_inside = with_relu ? ConvRelu{relu.after, made.in(layout)} : ConvRelu{};
     const Dtype dtype = way.kind == ConvWay::cudnn_unrounded ? kind.out : kind.in;
     Tensor apart;
     if (dtype != kind.out || kind.add || !lies_in(y, layout))
       apart = Tensor::allocate(y.sizes, dtype, y.device, layout);
     const View result = apart.defined() ? apart.view() : y;
-    if (!run_cudnn(pass, s, layout, result, left.in(layout), right.in(layout), inside, way.plan)) return false;
-    if (bias && !fused) add_bias(result, result, bias);
+    if (!run_cudnn(pass, s, layout, result, left.in(layout), right.in(layout), inside, relu_inside, way.plan))
+      return false;
+    if (bias && !with_bias) add_bias(result, result, bias);
     if (apart.defined()) put(y, result, kind.add);
+    if (!with_relu) relu.apply_to(y);
     return true;
   }
 };
@@ -374,11 +383,11 @@ struct Convolution {
 }  // namespace
 
 void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias,
-            bool add) {
+            bool add, const ConvRelu& relu) {
   static thread_local Settled<std::tuple_size_v<ConvNumbers>, ConvWay> settled;
-  const Kind kind{pass, layout_of(pass, y, a, b), a.dtype, y.dtype, static_cast<bool>(bias), add};
+  const Kind kind{pass, layout_of(pass, y, a, b), a.dtype, y.dtype, static_cast<bool>(bias), add, relu.any()};
   const ConvNumbers numbers = numbers_of(kind, s);
-  Convolution c{kind, s, y, bias, {a, kind.in}, {b, kind.in}, {bias, kind.in}};
+  Convolution c{kind, s, y, bias, relu, {a, kind.in}, {b, kind.in}, {bias, kind.in}, {relu.made, kind.in}};
   if (const auto at = settled.find(numbers); at != settled.end() && c.run(at->second)) return;
 
   const std::vector<ConvWay> all = ways_for(kind);

@@ -1,6 +1,7 @@
 // Elementwise kernels for any formula: y[i] = f(x0[i], x1[i], ...), whatever the dtypes and strides.
 // If all operands are iterated in the same order and the innermost dimension is contiguous, a thread processes packs of
-// eight elements, in f64 of two; otherwise one element at a time. Launches index with 32 bits; larger tensors are split.
+// eight elements, in f64 of two; otherwise one element at a time. Launches index with 32 bits; larger tensors are
+// split.
 #pragma once
 
 #include "cuda/elementwise.h"
@@ -67,7 +68,8 @@ template <class F, class C, int arity> __global__ void element_kernel(F f, Walk<
 }
 
 // One element of an operand in f64, or two neighbours in one access.
-template <class Operand> __device__ inline Neighbours<double, 2> load_some(const Operand& o, std::int64_t at, int count) {
+template <class Operand>
+__device__ inline Neighbours<double, 2> load_some(const Operand& o, std::int64_t at, int count) {
   if (count == 2 && !o.constant && o.strides[0] != 0) {
     Neighbours<double, 2> two;
     visit_packed<double, false>(o.dtype, [&]<class T>(T) {

@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(block_size)
   out.row(3)[b] = nans;
   out.row(4)[b] = infs + nans > 0 ? static_cast<double>(g.index) : -1;
 }
-__global__ void join_summaries(GradientSummary* summary, bool* found_inf, Summaries in) {
+__global__ void join_summaries(GradientSummary* summary, const bool* before, bool* found_inf, Summaries in) {
   __shared__ double scratch[32];
   const auto fold_row = [&]<class Fold>(int r, Fold) {
     const double mine = fold_apart<Fold, double>(threadIdx.x, in.blocks, blockDim.x, [&](std::int64_t b) {
@@ -139,7 +139,7 @@ __global__ void join_summaries(GradientSummary* summary, bool* found_inf, Summar
                largest = Max{}(0.0, fold_row(1, Max{})), bad = fold_row(4, Min{});
   if (threadIdx.x != 0) return;
   *summary = {squares, largest, infs, nans, bad < __builtin_huge_val() ? bad : -1};
-  if (infs + nans > 0) *found_inf = true;
+  *found_inf = infs + nans > 0 || (before && *before);
 }
 
 // --- norms ---
@@ -192,15 +192,15 @@ __global__ void loss_scale_step(float* scale, ScalerState* state, Verdicts verdi
 
 }  // namespace
 
-void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, bool* found_inf,
-                       GradientSummary* summary) {
+void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, const bool* before,
+                       bool* found_inf, GradientSummary* summary) {
   const std::int64_t blocks = count_blocks(gradients);
   const Tensor scratch = Tensor::allocate({5, blocks}, f64, this_device());
   const Summaries partial{static_cast<double*>(scratch.view().data), blocks};
   for_all_lists(gradients, [&]<class C>(const TensorList<GradientView>& list, std::int64_t first) {
     launch("unscale_gradients", unscale_chunks<C>, grid_of(list), list, scale, write, partial, first);
   });
-  launch("join_summaries", join_summaries, Grid{dim3(1), dim3(512)}, summary, found_inf, partial);
+  launch("join_summaries", join_summaries, Grid{dim3(1), dim3(512)}, summary, before, found_inf, partial);
 }
 
 void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed,

@@ -2,10 +2,13 @@
 // torch.nn.
 //   nn::Conv2d conv{64, 128, 3, {.stride = 2, .padding = 1, .bias = false}};
 //   nn::Conv1d line{8, 8, 5, {.padding = "same", .padding_mode = "circular"}};
+// ConvReLU2d and ConvReLU3d end in relu: relu(conv(x)) with less memory traffic on a GPU (conv2d_relu in
+// core/fused_ops.h), with the same parameters. As in torch.ao.nn.intrinsic.
 #pragma once
 
 #include <string>
 
+#include "core/fused_ops.h"
 #include "core/ops.h"
 #include "nn/copy_fields.h"
 #include "nn/fields.h"
@@ -62,11 +65,12 @@ Dims weight_sizes(const char* name, std::int64_t a, std::int64_t b, const PerDim
   return sizes;
 }
 
-template <int n> class Conv {
+template <int n, bool with_relu = false> class Conv {
  public:
   using Options = typename ConvOptionsOf<n>::type;
   using Sizes = PerDim<n>;
-  static constexpr auto name = n == 1 ? "Conv1d" : n == 2 ? "Conv2d" : "Conv3d";
+  static constexpr auto name = with_relu ? (n == 2 ? "ConvReLU2d" : "ConvReLU3d")
+                                         : (n == 1 ? "Conv1d" : n == 2 ? "Conv2d" : "Conv3d");
 
   Conv(std::int64_t in, std::int64_t out, Sizes kernel, const Options& o = {})
       : stride(o.stride), padding(o.padding), dilation(o.dilation), groups(o.groups),
@@ -122,6 +126,8 @@ template <int n> class Conv {
   Conv() = default;
   Tensor convolve(const Tensor& x, const Sizes& p) const {
     if constexpr (n == 1) return conv1d(x, weight, bias, {stride[0], p[0], dilation[0], groups});
+    else if constexpr (n == 2 && with_relu) return conv2d_relu(x, weight, bias, {stride, p, dilation, groups});
+    else if constexpr (with_relu) return conv3d_relu(x, weight, bias, {stride, p, dilation, groups});
     else if constexpr (n == 2) return conv2d(x, weight, bias, {stride, p, dilation, groups});
     else return conv3d(x, weight, bias, {stride, p, dilation, groups});
   }
@@ -132,5 +138,7 @@ template <int n> class Conv {
 using Conv1d = detail::Conv<1>;  // x [N, in, L]
 using Conv2d = detail::Conv<2>;  // x [N, in, H, W]
 using Conv3d = detail::Conv<3>;  // x [N, in, D, H, W]
+using ConvReLU2d = detail::Conv<2, true>;
+using ConvReLU3d = detail::Conv<3, true>;
 
 }  // namespace mantissa::nn

@@ -1,12 +1,15 @@
 // Convolution (cross-correlation, as everywhere in deep learning) of images and volumes, and its
 // gradients. All three operators are bilinear and are each other's gradients, so derivatives of every order exist. One
 // template covers 2 and 3 dimensions. Parameter gradients are written directly into the parameter's gradient
-// (autograd/place.h). Next: core/conv.h.
+// (autograd/place.h). A relu after a convolution, and the derivative of one before it, can be part of the same kernel.
+// Next: core/conv.h.
 #include "core/conv.h"
 
 #include "autograd/place.h"
+#include "core/fused_ops.h"
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/fused_activation.h"
 #include "ops/no_batch.h"
 #include "ops/parameter_gradient.h"
 #include "ops/registry.h"
@@ -21,7 +24,12 @@ template <> struct OptionsFor<3> { using type = Conv3dOptions; };
 template <int n> using Options = typename OptionsFor<n>::type;
 
 template <int n> Tensor convolve(const Options<n>& o, const Tensor& x, const Tensor& weight);
+template <int n>
+Tensor convolve_relu(const Options<n>& o, const Tensor& x, const Tensor& weight, const Tensor& bias);
 template <int n> Tensor input_gradient(const Options<n>& o, const Dims& x, const Tensor& g, const Tensor& weight);
+template <int n>
+Tensor input_gradient(const Options<n>& o, const Tensor& g, const Tensor& weight,
+                      const autograd::SavedActivation& made);
 template <int n> Tensor weight_gradient(const Options<n>& o, const Dims& weight, const Tensor& x, const Tensor& g);
 
 // For error messages.
@@ -123,14 +131,18 @@ template <int n> struct Conv {
     kernels::conv2d(y.device, ConvPass::forward, shape_of<n>(options, x.sizes, weight.sizes, y.sizes), y, x, weight,
                     bias, kept);
   }
-  static constexpr auto vjp() {
-    return rules([](const Conv& op, Grad g, Shape<0> x,
-                    In<1> weight) { return input_gradient<n>(op.options, x.sizes, g, weight); },
-                 [](const Conv& op, Grad g, In<0> x, Shape<1> weight, Into<1> to) {
-                   return op.weight_gradient_into(to, weight.sizes, x, g);
-                 },
-                 [](Grad g, Into<2> to) { return sum_into(to, g, 1); });
+  template <class Op> static constexpr auto rules_of() {
+    return rules(
+        [](const Op& op, Grad g, Shape<0> x, In<1> weight, ActivationOf<0> made) {
+          return made.kind == Activation::none ? input_gradient<n>(op.options, x.sizes, g, weight)
+                                               : input_gradient<n>(op.options, g, weight, made);
+        },
+        [](const Op& op, Grad g, In<0> x, Shape<1> weight, Into<1> to) {
+          return op.weight_gradient_into(to, weight.sizes, x, g);
+        },
+        [](Grad g, Into<2> to) { return sum_into(to, g, 1); });
   }
+  static constexpr auto vjp() { return rules_of<Conv>(); }
   void onnx(OnnxCall& c) const { c.result(c.node("Conv", {c.in(0), c.in(1), c.in(2)}, onnx_attributes<n>(options))); }
   Tensor weight_gradient_into(const Destination& to, const Dims& sizes, const Tensor& x, const Tensor& g) const {
     if (to.is_plain(g.dtype())) return weight_gradient<n>(options, sizes, x, g);
@@ -138,6 +150,22 @@ template <int n> struct Conv {
     kernels::conv2d(g.device(), ConvPass::weight_gradient, shape_of<n>(options, x.sizes(), sizes, g.sizes()),
                     place.view(), x.view(), g.view(), View{}, {}, place.adds());
     return place.done();
+  }
+  static void samples(Samples& s);
+};
+
+// relu(conv(x)) in one kernel where there is one, recorded as the two operators: the result carries the node of the
+// convolution, and convolve_relu below adds that of relu.
+template <int n> struct ConvThenRelu : Conv<n> {
+  static constexpr auto name = n == 2 ? "conv2d_relu" : "conv3d_relu";
+  void run(const View& y, const View& x, const View& weight, const View& bias) const {
+    kernels::conv2d(y.device, ConvPass::forward, shape_of<n>(this->options, x.sizes, weight.sizes, y.sizes), y, x,
+                    weight, bias, this->kept, false, {.after = true});
+  }
+  static constexpr auto vjp() { return Conv<n>::template rules_of<ConvThenRelu>(); }
+  void onnx(OnnxCall& c) const {
+    const OnnxId y = c.node("Conv", {c.in(0), c.in(1), c.in(2)}, onnx_attributes<n>(this->options));
+    c.result(c.node("Relu", {y}));
   }
   static void samples(Samples& s);
 };
@@ -187,6 +215,26 @@ template <int n> struct InputGrad {
   static void samples(Samples& s);
 };
 
+// The same for an x that a relu made: its gradient before that.
+template <int n> struct InputGradRelu {
+  static constexpr auto name = n == 2 ? "conv2d_relu_backward" : "conv3d_relu_backward";
+  static constexpr const char* args[] = {"gradient", "weight", "saved"};
+  Options<n> options;
+
+  Spec infer(const Tensor& g, const Tensor& weight, const Tensor& saved) const {
+    check_dtypes(g, saved);
+    return InputGrad<n>{options, saved.sizes()}.infer(g, weight);
+  }
+  void run(const View& dx, const View& g, const View& weight, const View& saved) const {
+    kernels::conv2d(g.device, ConvPass::input_gradient, shape_of<n>(options, dx.sizes, weight.sizes, g.sizes), dx, g,
+                    weight, View{}, {}, false, {.made = saved});
+  }
+  static Tensor reference(const InputGradRelu& op, const Tensor& g, const Tensor& weight, const Tensor& saved) {
+    return activation_gradient(input_gradient<n>(op.options, saved.sizes(), g, weight), saved, Activation::relu);
+  }
+  static void samples(Samples& s);
+};
+
 template <int n> struct WeightGrad {
   static constexpr auto name = n == 2 ? "conv2d_weight_grad" : "conv3d_weight_grad";
   static constexpr const char* args[] = {"x", "gradient"};
@@ -217,6 +265,12 @@ template <int n> Tensor convolve(const Options<n>& o, const Tensor& x, const Ten
 }
 template <int n> Tensor input_gradient(const Options<n>& o, const Dims& x, const Tensor& g, const Tensor& weight) {
   return apply(InputGrad<n>{o, x}, g, weight);
+}
+template <int n>
+Tensor input_gradient(const Options<n>& o, const Tensor& g, const Tensor& weight,
+                      const autograd::SavedActivation& made) {
+  if (made.kind == Activation::relu) return apply(InputGradRelu<n>{o}, g, weight, made.saved);
+  return activation_gradient(input_gradient<n>(o, made.saved.sizes(), g, weight), made.saved, made.kind);
 }
 template <int n> Tensor weight_gradient(const Options<n>& o, const Dims& weight, const Tensor& x, const Tensor& g) {
   return apply(WeightGrad<n>{o, weight}, x, g);
@@ -285,6 +339,27 @@ template <int n> void InputGrad<n>::samples(Samples& s) {
   s.error({s.randn(first.x), s.randn(first.weight)}, InputGrad{first.options, first.x},
           "the gradient must have the sizes of the result");
 }
+template <int n> void ConvThenRelu<n>::samples(Samples& s) {
+  const auto add = [&](const Case<n>& c, Tensor bias) {
+    const auto function = [=](const Tensors& t) { return convolve_relu<n>(c.options, t[0], t[1], t[2]); };
+    const auto meaning = [=](const Tensors& t) { return relu(apply(Conv<n>{c.options}, t[0], t[1], t[2])); };
+    s.call({s.randn(c.x), s.randn(c.weight), std::move(bias)}, function, meaning);
+  };
+  for (const Case<n>& c : cases<n>()) add(c, s.randn({c.weight[0]}));
+  add(cases<n>()[0], Tensor());
+  const Case<n>& first = cases<n>()[0];
+  Dims wrong = first.weight;
+  ++wrong[1];
+  s.error_call({s.randn(first.x), s.randn(wrong), Tensor()},
+               [](const Tensors& t) { return convolve_relu<n>({}, t[0], t[1], t[2]); }, "channels, weight expects");
+}
+template <int n> void InputGradRelu<n>::samples(Samples& s) {
+  for (const Case<n>& c : cases<n>())
+    s({s.randn(result_of<n>(c)), s.randn(c.weight), s.randn(c.x)}, InputGradRelu{c.options});
+  const Case<n>& first = cases<n>()[0];
+  s.error({s.randn(first.x), s.randn(first.weight), s.randn(first.x)}, InputGradRelu{first.options},
+          "the gradient must have the sizes of the result");
+}
 template <int n> void WeightGrad<n>::samples(Samples& s) {
   for (const Case<n>& c : cases<n>()) s({s.randn(c.x), s.randn(result_of<n>(c))}, WeightGrad{c.options, c.weight});
   const Case<n>& first = cases<n>()[0];
@@ -292,8 +367,22 @@ template <int n> void WeightGrad<n>::samples(Samples& s) {
           "the gradient must have the sizes of the result");
 }
 
+template <int n>
+Tensor convolve_relu(const Options<n>& o, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (activation_runs_apart()) return relu(apply(Conv<n>{o}, x, weight, bias));
+  const Tensor before = apply(ConvThenRelu<n>{{o}}, x, weight, bias);
+  if (!before.requires_grad()) return before;
+  const Tensor y = before.detach();
+  record_activation(Activation::relu, before, y);
+  return y;
+}
+
 }  // namespace
 
+MANTISSA_OP(ConvThenRelu<2>)
+MANTISSA_OP(InputGradRelu<2>)
+MANTISSA_OP(ConvThenRelu<3>)
+MANTISSA_OP(InputGradRelu<3>)
 MANTISSA_OP(Conv<2>)
 MANTISSA_OP(InputGrad<2>)
 MANTISSA_OP(WeightGrad<2>)
@@ -313,6 +402,15 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv3dO
 }
 Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions options) {
   return input_gradient<3>(options, x_sizes, gradient, weight);
+}
+
+Tensor conv2d_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv2dOptions options) {
+  if (has_no_batch(x, 2)) return without_batch(conv2d_relu(as_batch(x), weight, bias, options));
+  return convolve_relu<2>(options, x, weight, bias);
+}
+Tensor conv3d_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv3dOptions options) {
+  if (has_no_batch(x, 3)) return without_batch(conv3d_relu(as_batch(x), weight, bias, options));
+  return convolve_relu<3>(options, x, weight, bias);
 }
 
 Tensor wide_input_gradient(const Tensor& g, const Tensor& weight, const Dims& x_sizes, const Conv2dOptions& options) {

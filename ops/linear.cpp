@@ -1,17 +1,19 @@
 // x @ weight^T + bias in one pass: rows of the result start as the bias and the product is added to them. Its gradients
 // are matrix products, on a GPU fused with the bias gradient; parameter gradients are written in the parameter's dtype
-// and added to its existing gradient (autograd/place.h). Also linear fused with an activation, and feed_forward, which
-// fuses the second product's backward with that of the activation. Next: core/gemm.h, nn/linear.h.
+// and added to its existing gradient (autograd/place.h). Also linear fused with an activation. The product that
+// computes the gradient of x also differentiates the activation that made x, if one did. Next: core/gemm.h,
+// nn/linear.h.
 #include <optional>
 #include <utility>
 
-#include "amp/observe.h"
 #include "autograd/place.h"
 #include "core/fused_ops.h"
 #include "core/gemm_fused.h"
 #include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/fused_activation.h"
 #include "ops/parameter_gradient.h"
-#include "ops/pointwise.h"
+#include "ops/registry.h"
 
 namespace mantissa {
 
@@ -116,8 +118,45 @@ template <class Op> Tensor bias_gradient_of(const Op& op, const Tensor& g, const
   return sum_into(to, g, -1);
 }
 
+// activation'(saved) * (gradient @ weight) for matrices; one kernel on a GPU.
+struct LinearBackwardAct {
+  static constexpr auto name = "linear_act_backward";
+  static constexpr bool halves = false;  // as LinearAct
+  static constexpr const char* args[] = {"gradient", "weight", "saved"};
+  Activation activation = Activation::relu;
+
+  Spec infer(const Tensor& g, const Tensor& weight, const Tensor& saved) const {
+    check(g.dim() == 2 && weight.dim() == 2 && g.size(1) == weight.size(0) && g.dtype() == weight.dtype() &&
+          g.dtype() == saved.dtype(), "needs matrices [rows, out] and [out, hidden] of one dtype");
+    check_sizes(saved, "saved tensor", {g.size(0), weight.size(1)});
+    return like(saved);
+  }
+  void run(const View& y, const View& g, const View& weight, const View& saved) const {
+    kernels::gemm_act_backward(y.device, y, saved, g, weight, activation);
+  }
+  static Tensor reference(const LinearBackwardAct& op, const Tensor& g, const Tensor& weight, const Tensor& saved) {
+    return activation_gradient(matmul(g, weight), saved, op.activation);
+  }
+  static void samples(Samples& s) {
+    for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+      for (const Dims& d : {Dims{3, 5, 4}, Dims{1, 1, 1}, Dims{37, 19, 72}, Dims{0, 3, 2}, Dims{3, 0, 4}})
+        s({s.randn({d[0], d[1]}), s.randn({d[1], d[2]}), s.randn({d[0], d[2]})}, LinearBackwardAct{a});
+    }
+    s.error({s.randn({3, 4}), s.randn({5, 4}), s.randn({3, 4})}, LinearBackwardAct{}, "needs matrices");
+    s.error({s.randn({3, 4}), s.randn({4, 5}), s.randn({3, 4})}, LinearBackwardAct{},
+            "has shape [3, 4], expected [3, 5]");
+  }
+};
+
+// The gradient of x [*, in], or that before the activation that made x.
+Tensor input_gradient(const Tensor& g, const Tensor& weight, const autograd::SavedActivation& activation) {
+  if (activation.kind == Activation::none) return matmul(g, weight);
+  const Tensor& saved = activation.saved;
+  return reshape(apply(LinearBackwardAct{activation.kind}, as_rows(g), weight, as_rows(saved)), saved.sizes());
+}
+
 template <class Op> constexpr auto linear_rules() {
-  return rules([](Grad g, In<1> weight) { return matmul(g, weight); },
+  return rules([](Grad g, In<1> weight, ActivationOf<0> activation) { return input_gradient(g, weight, activation); },
                [](const Op& op, Grad g, In<0> x, Needs needs, Into<1> to, Into<2> to_bias) {
                  return weight_gradient(op, g, x, needs[2], to, to_bias);
                },
@@ -215,123 +254,6 @@ struct LinearAct {
   static void samples(Samples& s);
 };
 
-Tensor apply_activation(const Tensor& x, Activation activation) {
-  if (activation == Activation::none) return x;
-  return activation == Activation::relu ? relu(x) : gelu(x, activation == Activation::gelu ? "none" : "tanh");
-}
-template <class F> autograd::NodeRef node_of(const Tensor& before, const Tensor& y) {
-  const Tensor* x[] = {&before};
-  return autograd::NodeRef(new autograd::OpNode<pointwise::Unary<F>, 1, 1>(pointwise::Unary<F>{}, x, std::span(&y, 1)));
-}
-autograd::NodeRef node_of(Activation activation, const Tensor& before, const Tensor& y) {
-  if (activation == Activation::relu) return node_of<pointwise::Relu>(before, y);
-  return activation == Activation::gelu ? node_of<pointwise::Gelu>(before, y) : node_of<pointwise::GeluTanh>(before, y);
-}
-
-Tensor activation_gradient(const Tensor& g, const Tensor& saved, Activation activation) {
-  using namespace pointwise;
-  if (activation == Activation::relu) return unary_backward<Relu>({}, g, saved);
-  return activation == Activation::gelu ? unary_backward<Gelu>({}, g, saved) : unary_backward<GeluTanh>({}, g, saved);
-}
-
-// Whether the operators must run individually: anomaly mode, a region with its own policies, or an observer.
-bool runs_one_by_one() {
-  const Context& c = context();
-  return c.anomaly || c.autocast.overlay || (c.autocast.any() && amp::Observer::current());
-}
-
-// A linear layer and its activation. `before` carries linear's node, y does not have one yet. Without a gradient both
-// are y.
-struct LinearAndActivation {
-  Tensor before;  // saved for the activation's gradient: gelu's input, or relu's result
-  Tensor y;
-};
-LinearAndActivation linear_and_activation(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                          Activation activation) {
-  const auto [first, second] = apply(LinearAct{activation}, x, weight, bias);
-  if (!first.requires_grad()) return {first, first};
-  return {first, activation == Activation::relu ? first.detach() : second};
-}
-
-// activation'(saved) * (gradient @ weight) for matrices; one kernel on a GPU.
-struct LinearBackwardAct {
-  static constexpr auto name = "linear_act_backward";
-  static constexpr bool halves = false;  // as LinearAct
-  static constexpr const char* args[] = {"gradient", "weight", "saved"};
-  Activation activation = Activation::relu;
-
-  Spec infer(const Tensor& g, const Tensor& weight, const Tensor& saved) const {
-    check(g.dim() == 2 && weight.dim() == 2 && g.size(1) == weight.size(0) && g.dtype() == weight.dtype() &&
-          g.dtype() == saved.dtype(), "needs matrices [rows, out] and [out, hidden] of one dtype");
-    check_sizes(saved, "saved tensor", {g.size(0), weight.size(1)});
-    return like(saved);
-  }
-  void run(const View& y, const View& g, const View& weight, const View& saved) const {
-    kernels::gemm_act_backward(y.device, y, saved, g, weight, activation);
-  }
-  static Tensor reference(const LinearBackwardAct& op, const Tensor& g, const Tensor& weight, const Tensor& saved) {
-    return activation_gradient(matmul(g, weight), saved, op.activation);
-  }
-  static void samples(Samples& s) {
-    for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
-      for (const Dims& d : {Dims{3, 5, 4}, Dims{1, 1, 1}, Dims{37, 19, 72}, Dims{0, 3, 2}, Dims{3, 0, 4}})
-        s({s.randn({d[0], d[1]}), s.randn({d[1], d[2]}), s.randn({d[0], d[2]})}, LinearBackwardAct{a});
-    }
-    s.error({s.randn({3, 4}), s.randn({5, 4}), s.randn({3, 4})}, LinearBackwardAct{}, "needs matrices");
-    s.error({s.randn({3, 4}), s.randn({4, 5}), s.randn({3, 4})}, LinearBackwardAct{},
-            "has shape [3, 4], expected [3, 5]");
-  }
-};
-
-// The second layer of feed_forward(): linear(hidden, weight2, bias2) with hidden = activation(before); the gradient
-// goes to `before`.
-struct FeedForward {
-  static constexpr auto name = "feed_forward";
-  static constexpr bool halves = false;         // as LinearAct
-  static constexpr std::uint64_t constants = 0;  // samples call the public function, all of whose inputs have gradients
-  static constexpr const char* args[] = {"before", "weight2", "bias2", "hidden"};
-  static constexpr auto autocast = CastPolicy::lower;
-  Activation activation = Activation::relu;
-  Linear product = {};
-  mutable std::optional<Tensor> bias_gradient = {};
-
-  Spec infer(const Tensor&, const Tensor& weight, const Tensor& bias, const Tensor& hidden) const {
-    return product.infer(hidden, weight, bias);
-  }
-  void run(const View& y, const View&, const View& weight, const View& bias, const View& hidden) const {
-    product.run(y, hidden, weight, bias);
-  }
-  static constexpr auto vjp() {
-    return rules(
-        [](const FeedForward& op, Grad g, In<0> before, In<1> weight) {
-          return reshape(apply(LinearBackwardAct{op.activation}, as_rows(g), weight, as_rows(before)), before.sizes());
-        },
-        [](const FeedForward& op, Grad g, In<0> before, In<3> hidden, Needs needs, Into<1> to, Into<2> to_bias) {
-          // With create_graph the graph must lead to `before`, which `hidden` is not connected to.
-          const Tensor x = context().create_graph ? apply_activation(before, op.activation) : hidden;
-          return weight_gradient(op, g, x, needs[2], to, to_bias);
-        },
-        [](const FeedForward& op, Grad g, Into<2> to) { return bias_gradient_of(op, g, to); }, no_gradient);
-  }
-  static void samples(Samples& s) {
-    for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
-      const auto function = [=](const Tensors& t) { return feed_forward(t[0], t[1], t[2], a, t[3], t[4]); };
-      const auto meaning = [=](const Tensors& t) {
-        const Tensor hidden = apply_activation(Linear::reference({}, t[0], t[1], t[2]), a);
-        return Tensors{Linear::reference({}, hidden, t[3], t[4])};
-      };
-      const auto add = [&](Tensors x) { s.call(std::move(x), function, meaning); };
-      add({s.randn({3, 4}), s.randn({5, 4}), s.randn({5}), s.randn({2, 5}), s.randn({2})});
-      add({s.randn({2, 3, 4}), s.randn({5, 4}), Tensor(), s.randn({4, 5}), Tensor()});
-      add({s.randn({4}), s.randn({5, 4}), s.randn({5}), s.randn({4, 5}), s.randn({4})});
-      add({s.randn({0, 4}), s.randn({5, 4}), s.randn({5}), s.randn({4, 5}), s.randn({4})});
-      add({s.randn({9, 16}), s.randn({40, 16}), s.randn({40}), s.randn({16, 40}), s.randn({16})});
-    }
-    s.error({s.randn({3, 5}), s.randn({4, 6}), Tensor(), s.randn({3, 5})}, FeedForward{},
-            "x has 5 features, weight expects 6");
-  }
-};
-
 void LinearAct::samples(Samples& s) {
   for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
     const auto function = [=](const Tensors& t) { return linear(t[0], t[1], t[2], a); };
@@ -352,22 +274,20 @@ void LinearAct::samples(Samples& s) {
 MANTISSA_OP(LinearAct)
 MANTISSA_OP(LinearWeightBackward)
 MANTISSA_OP(LinearBackwardAct)
-MANTISSA_OP(FeedForward)
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
-  if (activation == Activation::none || runs_one_by_one()) return apply_activation(linear(x, weight, bias), activation);
-  auto [before, y] = linear_and_activation(x, weight, bias, activation);
-  if (before.requires_grad()) y.impl()->node = node_of(activation, before, y);
+  if (activation == Activation::none || activation_runs_apart())
+    return apply_activation(linear(x, weight, bias), activation);
+  const auto [before, second] = apply(LinearAct{activation}, x, weight, bias);
+  if (!before.requires_grad()) return before;
+  const Tensor y = activation == Activation::relu ? before.detach() : second;
+  record_activation(activation, before, y);
   return y;
 }
 
 Tensor feed_forward(const Tensor& x, const Tensor& weight1, const Tensor& bias1, Activation activation,
                     const Tensor& weight2, const Tensor& bias2) {
-  if (activation == Activation::none || runs_one_by_one())
-    return linear(linear(x, weight1, bias1, activation), weight2, bias2);
-  const auto [before, hidden] = linear_and_activation(x, weight1, bias1, activation);
-  if (!before.requires_grad()) return linear(hidden, weight2, bias2);
-  return apply(FeedForward{activation}, before, weight2, bias2, hidden);
+  return linear(linear(x, weight1, bias1, activation), weight2, bias2);
 }
 
 MANTISSA_OP(Linear)

@@ -24,6 +24,13 @@ inline Tensor select(const Tensor& condition, const Tensor& a, const Tensor& b) 
 namespace pointwise {
 
 template <class F, class... Any> inline constexpr bool is_any = (std::is_same_v<F, Any> || ...);
+// What a product calls this formula, if it can apply its derivative.
+template <class F> constexpr Activation activation_of() {
+  if constexpr (std::is_same_v<F, Relu>) return Activation::relu;
+  else if constexpr (std::is_same_v<F, Gelu>) return Activation::gelu;
+  else if constexpr (std::is_same_v<F, GeluTanh>) return Activation::gelu_tanh;
+  else return Activation::none;
+}
 
 inline Dtype result_dtype(Result kind, Dtype promoted) {
   if (kind == Result::boolean) return boolean;
@@ -61,6 +68,7 @@ template <class F> struct Unary : F {
   static constexpr auto autocast = formula_policy<F>();
   static constexpr bool differentiable = can_have_gradient<F>();
   static constexpr bool twice_differentiable = differentiable && !F::flat;
+  static constexpr Activation fusible = activation_of<F>();
   Unary() = default;
   explicit Unary(F f) : F(f) {}
 

@@ -91,8 +91,8 @@ template <class C> void inspect(const C* x, std::int64_t n, std::int64_t index, 
 
 }  // namespace
 
-void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, bool* found_inf,
-                       GradientSummary* summary) {
+void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, const bool* before,
+                       bool* found_inf, GradientSummary* summary) {
   const auto [factor, rest] = inverse_scale(*scale);
   const std::int64_t blocks = (total_numel(gradients) + multi_tensor_block - 1) / multi_tensor_block;
   std::vector<GradientSummary> partial(static_cast<std::size_t>(blocks));  // combined in order
@@ -112,7 +112,7 @@ void unscale_gradients(std::span<const GradientView> gradients, const float* sca
     if (total.first_bad < 0) total.first_bad = s.first_bad;
   }
   *summary = total;
-  if (total.infs + total.nans > 0) *found_inf = true;
+  *found_inf = total.infs + total.nans > 0 || (before && *before);
 }
 
 void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed,

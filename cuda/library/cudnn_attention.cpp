@@ -18,11 +18,7 @@ namespace {
 using namespace cudnn;
 
 Problem make_attention(const AttentionProblem& a, const AttentionBias& b, bool backward) {
-  AttentionGraph g = backward ? backward_graph(a, b) : forward_graph(a, b);
-  Problem p;
-  find_engines(p, g.operations, true);
-  for (Descriptor& d : g.parts) p.keep.push_back(std::move(d));
-  return p;
+  return problem_for(backward ? backward_graph(a, b) : forward_graph(a, b), true);
 }
 
 // The parameters of a Problem.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/attention.h"
-#include "cuda/library/cudnn_graph.h"
+#include "cuda/library/cudnn_graph_builder.h"
 
 namespace mantissa::cuda_backend::cudnn {
 
@@ -21,28 +21,8 @@ enum AttentionOperand : std::int64_t {
   first_between
 };
 
-// A graph built one operation at a time; intermediate tensors have no memory.
-class AttentionGraph {
+class AttentionGraph : public OperationGraph {
  public:
-  using Node = cudnnBackendDescriptor_t;
-  using Sizes = std::vector<std::int64_t>;
-  std::vector<Descriptor> parts;  // in the order of creation
-  std::vector<Node> operations;
-
-  Node tensor(std::int64_t id, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides, bool in_memory,
-              bool by_value = false) {
-    Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    const bool is_virtual = !in_memory;
-    t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
-    t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes);
-    t.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
-    t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-    t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
-    t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    t.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
-    t.finalize();
-    return keep(std::move(t));
-  }
   // A tensor [batch, heads, length, width] of rows; transposed: with the last two dimensions swapped, without a copy.
   Node rows(std::int64_t id, cudnnDataType_t type, const AttentionRows& r, const Sizes& n, bool transposed = false) {
     if (transposed) return tensor(id, type, {n[0], n[1], n[3], n[2]}, {r.batch, r.head, 1, r.row}, true);
@@ -56,7 +36,6 @@ class AttentionGraph {
   Node between(const Sizes& sizes, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     return tensor(next_++, type, sizes, dense(sizes), false);
   }
-  Node number(std::int64_t id) { return tensor(id, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, true, true); }
 
   void multiply(Node a, Node b, Node c) {
     Descriptor how(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
@@ -68,23 +47,6 @@ class AttentionGraph {
     link(o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
     link(o, CUDNN_ATTR_OPERATION_MATMUL_DESC, keep(std::move(how)));
     add(std::move(o));
-  }
-  // y = mode(x), mode(x, b), or t ? x : b. axis: for row or column indices.
-  Node pointwise(cudnnPointwiseMode_t mode, Node y, Node x, Node b = nullptr, Node t = nullptr,
-                 std::int64_t axis = -1) {
-    Descriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    if (axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, axis);
-    how.finalize();
-    Descriptor o(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    link(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, keep(std::move(how)));
-    link(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (b) link(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    if (t) link(o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t);
-    link(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    add(std::move(o));
-    return y;
   }
   Node reduce(cudnnReduceTensorOp_t how_to, Node y, Node x) {
     Descriptor how(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
@@ -114,17 +76,6 @@ class AttentionGraph {
   }
 
  private:
-  Node keep(Descriptor d) {
-    parts.push_back(std::move(d));
-    return parts.back().get();
-  }
-  static void link(Descriptor& to, cudnnBackendAttributeName_t name, Node d) {
-    to.set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &d);
-  }
-  void add(Descriptor o) {
-    o.finalize();
-    operations.push_back(keep(std::move(o)));
-  }
   std::int64_t next_ = first_between;
 };
 

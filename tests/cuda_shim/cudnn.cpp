@@ -292,6 +292,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   return guarded_call([&] {
     const std::lock_guard lock(cuda_shim::mutex);
     fail_as_planned("cudnnBackendExecute");
+    if (null_device) return;
     run(handle, find(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), find(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
   });
 }

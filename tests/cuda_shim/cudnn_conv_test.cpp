@@ -48,14 +48,20 @@ Tensor on_cuda(const Tensor& t, Layout layout) {
   return layout == Layout::channels_last ? channels_last(t.to(cuda)) : t.to(cuda);
 }
 
-// How many plans computed the pass; each is held against the CPU. out: the result's dtype.
-int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, bool has_bias, Dtype out) {
+// How many plans computed the pass; each is held against the CPU. out: the result's dtype. relu: ConvRelu, where a NaN
+// passes.
+int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, bool has_bias, Dtype out,
+                bool relu = false) {
   const Operands sizes = operands_of(s, pass);
   const Tensor a = cast(random_tensor(sizes.a, 1), dtype), b = cast(random_tensor(sizes.b, 2), dtype);
+  const Tensor made = cast(mantissa::relu(random_tensor(sizes.y, 4)), dtype), there_made = on_cuda(made, layout);
+  const bool backward = pass == ConvPass::input_gradient;
+  if (relu) a[0].fill_(NAN);  // of the first image: relu, too, lets it pass
   const Tensor bias = has_bias ? cast(random_tensor({s.out_channels}, 3), dtype) : Tensor();
   const Tensor expected = Tensor::allocate(sizes.y, f64);
   kernels::conv2d(cpu, pass, s, expected.view(), cast(a, f64).view(), cast(b, f64).view(),
-                  has_bias ? cast(bias, f64).view() : View{});
+                  has_bias ? cast(bias, f64).view() : View{}, {}, false,
+                  {.after = relu && !backward, .made = relu && backward ? cast(made, f64).view() : View{}});
   const Tensor there_a = on_cuda(a, layout), there_b = on_cuda(b, layout);
   const Tensor there_bias = has_bias ? bias.to(cuda) : Tensor();
   int plans = 0;
@@ -63,12 +69,14 @@ int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, b
     INFO("plan " << plan);
     const Tensor y = Tensor::allocate(sizes.y, out, cuda, layout);
     if (!cuda_backend::run_cudnn(pass, s, layout, y.view(), there_a.view(), there_b.view(),
-                                 has_bias ? there_bias.view() : View{}, plan))
+                                 has_bias ? there_bias.view() : View{},
+                                 {.after = relu && !backward, .made = relu && backward ? there_made.view() : View{}},
+                                 plan))
       continue;
     ++plans;
     const bool tf32 = dtype == f32 && cuda_backend::is_tf32_allowed();
     const Tolerance t = tf32 ? Tolerance{2e-3, 1e-2} : tolerance_for(out, 100, 4);
-    CHECK(difference(cast(y.to(cpu), f64), expected, t) == "");
+    CHECK(difference(cast(y.to(cpu), f64), expected, t, relu ? Nan::equal : Nan::differs) == "");
   }
   return plans;
 }
@@ -88,8 +96,11 @@ TEST_CASE("cuDNN's plans for convolutions agree with the CPU, and those that bre
                           << (layout == Layout::channels_last ? " channels-last" : "") << (has_bias ? " bias" : ""));
             // Of six, two are wrong, one wants too much memory, and one rounds f32 to TF32.
             CHECK(check_plans(s, pass, dtype, layout, has_bias, dtype) == (dtype == f32 ? 2 : 3));
-            if (pass != ConvPass::weight_gradient || !is_half(dtype)) continue;
+            if (!is_half(dtype)) continue;
             const bool is_last = layout == Layout::channels_last || s.in_pixels() == 1;
+            if (pass != ConvPass::weight_gradient)
+              CHECK(check_plans(s, pass, dtype, layout, has_bias, dtype, true) == (is_last ? 3 : 0));
+            if (pass != ConvPass::weight_gradient) continue;
             const bool has_f32 = is_last && s.groups == 1 && s.in_channels % 4 == 0;
             CHECK(check_plans(s, pass, dtype, layout, false, f32) == (has_f32 ? 3 : 0));
           }
@@ -109,9 +120,9 @@ TEST_CASE("cuDNN is not asked for tensors that are not aligned as its plans are 
   const Operands sizes = operands_of(s, ConvPass::forward);
   const Tensor memory = zeros({2 * 3 * 7 * 6 + 1}).to(cuda), w = zeros(sizes.b).to(cuda), y = zeros(sizes.y).to(cuda);
   View a = reshape(slice(memory, 0, 0, 2 * 3 * 7 * 6), sizes.a).view();
-  CHECK(cuda_backend::run_cudnn(ConvPass::forward, s, Layout::contiguous, y.view(), a, w.view(), {}, 0));
+  CHECK(cuda_backend::run_cudnn(ConvPass::forward, s, Layout::contiguous, y.view(), a, w.view(), {}, {}, 0));
   a.data = static_cast<char*>(a.data) + 4;
-  CHECK_FALSE(cuda_backend::run_cudnn(ConvPass::forward, s, Layout::contiguous, y.view(), a, w.view(), {}, 0));
+  CHECK_FALSE(cuda_backend::run_cudnn(ConvPass::forward, s, Layout::contiguous, y.view(), a, w.view(), {}, {}, 0));
   cuda_shim::set_cudnn(false);
 }
 
@@ -139,6 +150,31 @@ TEST_CASE("a layer's convolution and both of its gradients are one call of cuDNN
     CHECK(difference(cast(y.detach().to(cpu), f64), z.detach(), {0.03, 0.1}) == "");
     for (std::size_t i = 0; i < found.size(); ++i)
       CHECK(difference(cast(found[i].to(cpu), f64), expected[i], {0.03, 0.1}) == "");
+  }
+  cuda_shim::set_cudnn(false);
+}
+
+TEST_CASE("relu before and after a convolution is part of its call of cuDNN") {
+  cuda_shim::set_cudnn(true);
+  nn::ConvReLU2d first(4, 8, 3, {.padding = 1}), second(8, 8, 3, {.padding = 1});
+  nn::to(first, cuda), nn::to(second, cuda);
+  const Tensor x = cast(random_tensor({2, 4, 6, 6}, 1), f32).to(cuda);
+  for (const Dtype region : {bf16, f16}) {
+    INFO(name_of(region));
+    const Tensor image = x.clone().requires_grad_();
+    const cuda_shim::CallCounter calls;
+    const Tensor y = amp::autocast(region, [&] { return second(first(image)); });
+    CHECK(calls.calls.at("cudnnBackendExecute") == 2);
+    const cuda_backend::LaunchCounter launches;
+    y.backward(ones_like(y));
+    CHECK(calls.calls.at("cudnnBackendExecute") == 2 + 4);
+    CHECK(launches.of("pointwise") == 1);  // of the last relu
+    const Tensor exact = x.clone().requires_grad_();
+    const Tensor z = relu(conv2d(relu(conv2d(exact, first.weight.detach(), first.bias.detach(), {.padding = 1})),
+                                 second.weight.detach(), second.bias.detach(), {.padding = 1}));
+    z.backward(ones_like(z));
+    CHECK(difference(cast(y.detach().to(cpu), f64), cast(z.detach().to(cpu), f64), {0.03, 0.1}) == "");
+    CHECK(difference(cast(image.grad().to(cpu), f64), cast(exact.grad().to(cpu), f64), {0.03, 0.1}) == "");
   }
   cuda_shim::set_cudnn(false);
 }

@@ -92,6 +92,8 @@ double apply(cudnnPointwiseMode_t mode, double x, double b, double t) {
     case CUDNN_POINTWISE_LOG: return std::log(x);
     case CUDNN_POINTWISE_IDENTITY: return x;
     case CUDNN_POINTWISE_CMP_GE: return x >= b;
+    case CUDNN_POINTWISE_CMP_LT: return x < b;
+    case CUDNN_POINTWISE_CMP_LE: return x <= b;
     case CUDNN_POINTWISE_BINARY_SELECT: return t != 0 ? x : b;
     default: refuse(CUDNN_STATUS_NOT_SUPPORTED, "a pointwise mode that the shim does not know");
   }
@@ -307,7 +309,7 @@ void check_sizes(const Operation& o) {
 
 // As cudnn_engines_test has found: convolutions of halves have results of their dtype, or f32 ones that another
 // operation takes over; a weight gradient has those for channels-last only, without groups, and for multiples of 4
-// channels.
+// channels. Comparisons, of which we make relu, follow convolutions for channels-last only.
 void check_support(const Operation& o) {
   const Tensor &x = o.inputs[0], &y = o.output;
   const bool of_filter = o.what->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
@@ -319,6 +321,11 @@ void check_support(const Operation& o) {
   }
   if (convolves && !y.is_virtual && y.type != x.type)
     refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine for a result of another dtype");
+  if (o.what->type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) return;
+  const auto mode = o.what->part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)
+                        .one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE);
+  if ((mode == CUDNN_POINTWISE_CMP_LT || mode == CUDNN_POINTWISE_CMP_LE) && y.strides[1] != 1)
+    refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine for a comparison after this convolution");
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ struct Convolution {
         x(random_tensor({1, 2, n, n}, 1).to(f32).to(cuda)), w(random_tensor({4, 2, 1, 1}, 2).to(f32).to(cuda)),
         y(zeros({1, 4, n, n}).to(cuda)) {}
   bool run(int plan) const {
-    return cuda_backend::run_cudnn(ConvPass::forward, shape, Layout::contiguous, y.view(), x.view(), w.view(), {},
+    return cuda_backend::run_cudnn(ConvPass::forward, shape, Layout::contiguous, y.view(), x.view(), w.view(), {}, {},
                                    plan);
   }
   ConvShape shape;

@@ -1,6 +1,7 @@
-// What one training step of the samples' GPT and ResNet-18 launches, counted on a device that does nothing: bf16
-// autocast, gradients clipped for the GPT, the optimizers of the samples. Products and convolutions go the way they
-// have on the shim. `step_launches_test "[list]"` prints every kernel by name.
+// What one training step launches, counted on a device that does nothing: of the samples' GPT and ResNet-18 in bf16,
+// gradients clipped for the GPT, and of the benchmark's MLP and CNN in bf16, or f16 with a loss scale; with the
+// optimizers of the samples. Products go the way they have on the shim, and so do convolutions, but for those of the
+// CNN with a cuDNN. `step_launches_test "[list]"` prints every kernel by name.
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -77,6 +78,22 @@ struct ResNet18 {
   }
 };
 
+struct Mlp {
+  nn::LinearAct fc1{784, 256, Activation::relu}, fc2{256, 128, Activation::relu};
+  nn::Linear fc3{128, 10};
+  MANTISSA_FIELDS(fc1, fc2, fc3)
+  Tensor operator()(const Tensor& x) const { return fc3(fc2(fc1(x))); }
+};
+struct MnistCnn {
+  nn::ConvReLU2d conv1{1, 32, 3}, conv2{32, 64, 3};
+  nn::LinearAct fc1{9216, 128, Activation::relu};
+  nn::Linear fc2{128, 10};
+  MANTISSA_FIELDS(conv1, conv2, fc1, fc2)
+  Tensor operator()(const Tensor& image) const {
+    return fc2(fc1(flatten(max_pool2d(conv2(conv1(image)), 2), 1)));
+  }
+};
+
 Tensor on_device(const Dims& sizes, Dtype dtype) { return empty(sizes, {.dtype = dtype, .device = cuda}); }
 
 // Calls that put work on the stream, by the names of their kernels; the parts of a step after each other.
@@ -99,19 +116,19 @@ std::map<std::string, int> launched(const std::function<void()>& f) {
   cuda_backend::LaunchCounter launches;
   f();
   std::map<std::string, int> all = launches.launches;
-  for (const char* name : {"cudaMemcpyAsync", "cudaMemsetAsync", "cublasLtMatmul"})
+  for (const char* name : {"cudaMemcpyAsync", "cudaMemsetAsync", "cublasLtMatmul", "cudnnBackendExecute"})
     if (calls.calls.contains(name)) all[name] = calls.calls.at(name);
   return all;
 }
 template <class Net>
 Step step_of(const Net& net, optim::Optimizer& o, const std::function<Tensor()>& loss_of,
-             std::optional<amp::ClipNorm> clip) {
-  amp::GradScaler scaler({.enabled = false});
+             std::optional<amp::ClipNorm> clip, Dtype region = bf16) {
+  amp::GradScaler scaler({.enabled = region == f16});
   Step step;
   for (int i = 0; i < 3; ++i) {
     nn::zero_grad(net);
     Tensor loss;
-    step.forward = launched([&] { loss = amp::autocast(bf16, loss_of); });
+    step.forward = launched([&] { loss = amp::autocast(region, loss_of); });
     step.backward = launched([&] { backward(scaler.scale(loss)); });
     step.update = launched([&] {
       if (clip) scaler.step(o, *clip);
@@ -137,6 +154,20 @@ Step step_of_resnet() {
   const Tensor image = on_device({16, 3, 32, 32}, f32), label = on_device({16}, i64);
   return step_of(net, o, [&] { return cross_entropy(net(image), label); }, {});
 }
+template <class Net> Step step_on_mnist(const Dims& images, Dtype region) {
+  Net net;
+  nn::to(net, cuda);
+  optim::Adam o(nn::parameters(net));
+  const Tensor image = on_device(images, f32), label = on_device({128}, i64);
+  return step_of(net, o, [&] { return cross_entropy(net(image), label); }, {}, region);
+}
+Step step_of_mlp(Dtype region) { return step_on_mnist<Mlp>({128, 784}, region); }
+Step step_of_cnn(Dtype region) {
+  cuda_shim::set_cudnn(true);
+  const Step step = step_on_mnist<MnistCnn>({128, 1, 28, 28}, region);
+  cuda_shim::set_cudnn(false);
+  return step;
+}
 void print(const char* name, const Step& s) {
   std::printf("%s: %d\n", name, s.total());
   const auto part = [](const char* name, const std::map<std::string, int>& launches) {
@@ -157,15 +188,23 @@ TEST_CASE("a list of what a training step launches", "[.][list]") {
   cuda_shim::set_null_device(true);
   print("GPT", step_of_gpt());
   print("ResNet-18", step_of_resnet());
+  for (const Dtype region : {bf16, f16}) {
+    print(region == bf16 ? "MLP, bf16" : "MLP, f16", step_of_mlp(region));
+    print(region == bf16 ? "CNN, bf16" : "CNN, f16", step_of_cnn(region));
+  }
   cuda_shim::set_null_device(false);
 }
 
 TEST_CASE("a training step launches no more than it did") {
   cuda_shim::set_null_device(true);
   const Step gpt = step_of_gpt(), resnet = step_of_resnet();
+  CHECK(gpt.total() <= 181);
+  CHECK(resnet.total() <= 331);
+  CHECK(step_of_mlp(bf16).total() <= 14);
+  CHECK(step_of_mlp(f16).total() <= 21);
+  CHECK(step_of_cnn(bf16).total() <= 31);
+  CHECK(step_of_cnn(f16).total() <= 38);
   cuda_shim::set_null_device(false);
-  CHECK(gpt.total() <= 184);
-  CHECK(resnet.total() <= 332);
   for (const Step* s : {&gpt, &resnet}) CHECK(s->of("check_indices") == 0);
 }
 

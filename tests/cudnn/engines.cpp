@@ -93,17 +93,24 @@ void count_all() {
         for (int pass = 0; pass < 3; ++pass) {
           const Text where = layout == Layout::channels_last ? ", channels-last" : "";
           count(Text("conv") + name(t) + " " + kernel + " " + passes[pass] + where, [&] {
-            return make_problem(static_cast<ConvPass>(pass), shape, layout, t, false, false, is_tf32_allowed());
+            return make_problem({.pass = static_cast<ConvPass>(pass), .shape = shape, .layout = layout, .dtype = t});
           });
           if (pass == 2 && layout == Layout::channels_last && shape.in_channels > 3) {
             count(Text("conv") + name(t) + " " + kernel + " weight gradient in f32" + where, [&] {
-              return make_problem(ConvPass::weight_gradient, shape, layout, t, false, true, is_tf32_allowed());
+              return make_problem({.pass = ConvPass::weight_gradient, .shape = shape, .layout = layout, .dtype = t,
+                                   .wide = true});
             });
           }
-          if (pass > 0 || !is_half(t)) continue;
-          count(Text("conv") + name(t) + " " + kernel + " with a bias" + where, [&] {
-            return make_problem(ConvPass::forward, shape, layout, t, true, false, is_tf32_allowed());
-          });
+          if (pass > 1 || !is_half(t)) continue;
+          for (const bool relu : {false, true}) {
+            if (pass == 1 && (!relu || shape.in_channels == 3)) continue;
+            if (relu && layout == Layout::contiguous) continue;  // it has none
+            const char* more = pass == 1 ? " to a relu" : relu ? " with a bias and relu" : " with a bias";
+            count(Text("conv") + name(t) + " " + kernel + " " + passes[pass] + more + where, [&] {
+              return make_problem({.pass = static_cast<ConvPass>(pass), .shape = shape, .layout = layout, .dtype = t,
+                                   .has_bias = pass == 0, .relu = relu});
+            });
+          }
         }
       }
     }

@@ -227,6 +227,8 @@ ours_alone = {
     "channels_last": "`x.contiguous(memory_format=torch.channels_last)`, and of volumes `torch.channels_last_3d`",
     "contiguous": "a method there; here both",
     "conv2d_input_grad": "`torch.nn.grad.conv2d_input`",
+    "conv2d_relu": "`relu(conv2d(...))` in one; the module is `torch.ao.nn.intrinsic.ConvReLU2d`",
+    "conv3d_relu": "the same for `ConvReLU3d`",
     "expand": "a method there; here both",
     "index": "indexing with tensors, `x[i, j]`",
     "repeat": "a method there",
