@@ -88,7 +88,7 @@ int find_activation(const Node& node, const Captures* captures, SavedActivation&
   if (i < 0) return -1;
   const Node* made_by = node.edges()[i].get();
   const bool seen = made_by && (made_by->has_hooks() || (captures && captures->gradients.contains(made_by)));
-  return made_by && !seen && made_by->is_activation(activation) ? i : -1;
+  return made_by && !seen && made_by->is_activation(&activation) ? i : -1;
 }
 // Activations that do not run, because their consumers differentiated them. Saved tensors are released once all nodes
 // with larger ids have run: no other consumer is left then.

@@ -53,9 +53,9 @@ class Node : public RefCounted {
   virtual void release_saved() {}
   // Whether the gradient of the only input is that of result 0 in one part and zero elsewhere; sets the part.
   virtual bool is_part(Part&) const { return false; }
-  // Whether this is an activation whose derivative a product can apply to the gradient that it computes; sets which one
-  // it is, and what it saved for that.
-  virtual bool is_activation(SavedActivation&) const { return false; }
+  // Whether this is an activation whose derivative a consumer can apply to the gradient that it computes. Sets which
+  // one it is, and what it saved for that, if `saved` is not null.
+  virtual bool is_activation([[maybe_unused]] SavedActivation* saved) const { return false; }
   // The input whose rule does so (Pass::activation); -1: none.
   virtual int differentiates_activation_of() const { return -1; }
 

@@ -35,7 +35,11 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
       edges_[i] = x[i]->impl()->node;
     }
     set_edges(edges_);
-    const std::uint64_t bits = saved_bits(Op::vjp(), wanted_);
+    std::uint64_t bits = saved_bits(Op::vjp(), wanted_);
+    if (bits >> unchanged_bit) {
+      const bool activated = edges_[0] && edges_[0]->is_activation(nullptr);
+      bits |= activated ? bits >> unchanged_bit << 32 : 0;
+    }
     for (std::size_t i = 0; i < x.size() && i < 32; ++i) {
       if (bits >> i & 1) saved_inputs_[i].save(*x[i]);
     }
@@ -59,13 +63,12 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
     return false;
   }
 
-  bool is_activation([[maybe_unused]] SavedActivation& a) const override {
+  bool is_activation([[maybe_unused]] SavedActivation* to) const override {
     if constexpr (requires { requires Op::fusible != Activation::none; }) {
-      if (released_) return false;
       const bool result = saved_outputs_[0].tensor.defined();
       const SavedTensor& saved = result ? saved_outputs_[0] : saved_inputs_[0];
-      a = {Op::fusible, saved.unpack(Op::name, result ? "result" : Op::args[0])};
-      return true;
+      if (to && !released_) *to = {Op::fusible, saved.unpack(Op::name, result ? "result" : Op::args[0])};
+      return !released_;
     }
     return false;
   }
@@ -130,6 +133,10 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
   template <int i> In<i> argument(In<i>*, const Given& given) {
     saved_inputs_[i].unpack(Op::name, Op::args[i < static_cast<int>(std::size(Op::args)) ? i : 0]);
     return In<i>{give(saved_inputs_[i].tensor, given.own_saved)};
+  }
+  template <int k> Unchanged<k> argument(Unchanged<k>*, const Given&) const {
+    const auto& [y, version] = saved_outputs_[k];
+    return y.defined() && y.storage()->version() == version ? Unchanged<k>{y} : Unchanged<k>{};
   }
   template <int k> Out<k> argument(Out<k>*, const Given& given) {
     const Tensor& y = saved_outputs_[k].unpack(Op::name, "result");

@@ -10,6 +10,7 @@
 //   Shape<i>    sizes and dtype of input i, free   Needs    which inputs require a gradient
 //   Shapes      those of all inputs (lists)        Into<i>  where the gradient of input i goes (autograd/place.h)
 //   ActivationOf<i>  in the rule of input i: the activation that made it, which the rule then has to differentiate, too
+//   Unchanged<k>     result k, if an activation made input 0 and nobody has changed the result since; else undefined
 //   Arrived     the gradient of input 0 that its other consumers have contributed so far; may be undefined. A rule
 //               that takes it returns the sum: one pass over memory less than an addition, with the same bits
 // `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at once, for gradients
@@ -47,6 +48,7 @@ using Shapes = std::span<const InputMeta>;
 struct Arrived : Tensor {};
 template <int i> struct Into : Destination {};
 template <int i> struct ActivationOf : autograd::SavedActivation {};
+template <int k> struct Unchanged : Tensor {};
 struct Needs {
   std::uint64_t mask = 0;
   bool operator[](int i) const { return mask >> i & 1; }
@@ -68,10 +70,15 @@ template <class C, class R, class... A> struct Parameters<R (C::*)(A...) const> 
 };
 template <class F> using ParametersOf = typename Parameters<decltype(&F::operator())>::List;
 
-// Bit mask of what a parameter or rule needs saved: inputs from bit 0, results from bit 32.
+// Bit mask of what a parameter or rule needs saved: inputs from bit 0, results from bit 32, and results that are only
+// needed behind an activation.
+inline constexpr int unchanged_bit = 48;
 template <class T> struct Needed { static constexpr std::uint64_t bits = 0; };
 template <int i> struct Needed<In<i>> { static constexpr std::uint64_t bits = std::uint64_t{1} << i; };
 template <int k> struct Needed<Out<k>> { static constexpr std::uint64_t bits = std::uint64_t{1} << (32 + k); };
+template <int k> struct Needed<Unchanged<k>> {
+  static constexpr std::uint64_t bits = std::uint64_t{1} << (unchanged_bit + k);
+};
 
 template <class F> constexpr std::uint64_t saved_by_rule() {
   if constexpr (std::is_same_v<F, NoGradient>) {

@@ -4,6 +4,7 @@
 
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/fused_activation.h"
 #include "ops/onnx_pool.h"
 #include "ops/pool_line.h"
 #include "ops/registry.h"
@@ -130,8 +131,10 @@ struct MaxPool2d : Pooling {
     kernels::max_pool2d(x.device, shape(x.sizes, y[0].sizes), y[0], y[1], x);
   }
   static constexpr auto vjp() {
-    return rules([](const MaxPool2d& op, Grad g, Out<1> index, Shape<0> x) {
-      return apply(MaxPool2dBackward{x.sizes, op.x_layout}, g, index);
+    return rules([](const MaxPool2d& op, Grad g, Out<1> index, Shape<0> x, ActivationOf<0> made, Unchanged<0> y) {
+      return through_maximum(made, y, g, [&](const Tensor& gradient) {
+        return apply(MaxPool2dBackward{x.sizes, op.x_layout}, gradient, index);
+      });
     });
   }
   void onnx(OnnxCall& c) const { c.result(for_onnx().max(c)); }
@@ -199,8 +202,10 @@ struct MaxPool2dTaps : Pooling {
     kernels::max_pool2d_taps(x.device, shape(x.sizes, y[0].sizes), y[0], y[1], x);
   }
   static constexpr auto vjp() {
-    return rules([](const MaxPool2dTaps& op, Grad g, Out<1> taps, Shape<0> x) {
-      return apply(MaxPool2dTapsBackward{op, x.sizes}, g, taps);
+    return rules([](const MaxPool2dTaps& op, Grad g, Out<1> taps, Shape<0> x, ActivationOf<0> made, Unchanged<0> y) {
+      return through_maximum(made, y, g, [&](const Tensor& gradient) {
+        return apply(MaxPool2dTapsBackward{op, x.sizes}, gradient, taps);
+      });
     });
   }
   void onnx(OnnxCall& c) const { c.result(for_onnx().max(c)); }

@@ -4,6 +4,7 @@
 #include "core/ops.h"
 #include "core/pool.h"
 #include "ops/apply.h"
+#include "ops/fused_activation.h"
 #include "ops/no_batch.h"
 #include "ops/onnx_pool.h"
 #include "ops/registry.h"
@@ -139,8 +140,10 @@ template <bool adaptive_op> struct MaxPool3d : Windows {
     kernels::max_pool3d(x.device, shape(x.sizes, y[0].sizes), y[0], y[1], x);
   }
   static constexpr auto vjp() {
-    return rules([](const MaxPool3d& op, Grad g, Out<1> index, Shape<0> x) {
-      return apply(MaxPool3dBackward<adaptive_op>{op, x.sizes}, g, index);
+    return rules([](const MaxPool3d& op, Grad g, Out<1> index, Shape<0> x, ActivationOf<0> made, Unchanged<0> y) {
+      return through_maximum(made, y, g, [&](const Tensor& gradient) {
+        return apply(MaxPool3dBackward<adaptive_op>{op, x.sizes}, gradient, index);
+      });
     });
   }
   void onnx(OnnxCall& c) const { c.result(for_onnx(c).max(c)); }

@@ -551,7 +551,7 @@ await 0
 hangs() { [ "$(result_of "$1")" = "timed out" ] || grep -qs 'lost its GPU' "$report/$1.log"; }
 skipped=''
 # Ways chosen by timing, each held against the first: what training uses, and the first test of the library's other ways.
-tuned=matmul,linear,linear_act,conv2d,scaled_dot_product_attention
+tuned=matmul,linear,linear_act,conv2d,conv2d_relu,scaled_dot_product_attention
 fresh "$report/cuda.jsonl" "$bin/gpu_registry_test"
 program tuned gpu_registry_test && stage tuned 120 "$bin/gpu_registry_test" \
   env MANTISSA_OP=$tuned MANTISSA_CACHE="$report" "$bin/gpu_registry_test"

@@ -1,5 +1,7 @@
 // A product differentiates the activation that made its input (find_activation in autograd/backward.cpp), but nobody
 // notices: hooks, grad(), other consumers of the activation, errors and memory are as if the activation had run.
+#include <cmath>
+
 #include "autograd/backward.h"
 #include "core/allocator.h"
 #include "core/ops.h"
@@ -69,7 +71,8 @@ TEST_CASE("an activation's result that was changed in place is found by the prod
   const Tensor hidden = relu(linear(n.x, n.w1)), y = linear(hidden, n.w2.detach()).sum();
   {
     const NoGrad no_grad;
-    Tensor(hidden).mul_(2.0);
+    Tensor made = hidden;
+    made.mul_(2.0);
   }
   CHECK_THROWS_WITH(y.backward(), Catch::Contains("relu") && Catch::Contains("mul_"));
 }
@@ -82,4 +85,44 @@ TEST_CASE("what a skipped activation saved is released while the graph is still 
   CHECK(memory_stats().allocated - before > 2 * hidden);  // what gelu saved, and what the product saved
   y.backward();
   CHECK(memory_stats().allocated - before < hidden);
+}
+
+TEST_CASE("a maximum over windows differentiates the activation before it, at its own size if it is relu") {
+  const auto on_each = [](auto&& compare) {
+    for (const auto act : {+[](const Tensor& t) { return relu(t); }, +[](const Tensor& t) { return gelu(t); }}) {
+      for (const Dtype dtype : {f64, f32, bf16}) {
+        compare(act, dtype, Dims{2, 3, 7, 6},
+                [](const Tensor& t) { return max_pool2d(t, 3, {.stride = 2, .padding = 1}); });
+        compare(act, dtype, Dims{2, 3, 4, 7, 6}, [](const Tensor& t) { return max_pool3d(t, 2, {.stride = 1}); });
+      }
+    }
+  };
+  on_each([](auto&& act, Dtype dtype, const Dims& sizes, auto&& pool) {
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      const auto gradient = [&](bool is_seen, bool changes) {
+        const Tensor values = cast(random_tensor(sizes, 5), dtype);
+        Tensor x = layout == Layout::channels_last ? channels_last(values) : values;
+        x.requires_grad_();
+        const Tensor made = act(x), y = pool(is_seen ? seen(made) : made);
+        const Tensor g = cast(random_tensor(y.sizes(), 6), dtype);
+        if (changes) {  // as a user may: the gradient does not need the result
+          const NoGrad no_grad;
+          Tensor result = y;
+          result.fill_(-1.0);
+        }
+        y.backward(g);
+        return x.grad();
+      };
+      const Tensor expected = gradient(true, false);
+      CHECK(all_close(gradient(false, false), expected, {0, 0}));
+      CHECK(all_close(gradient(false, true), expected, {0, 0}));
+    }
+  });
+}
+
+TEST_CASE("a NaN that relu and a maximum let pass lets the gradient pass") {
+  Tensor x = full({1, 1, 2, 2}, NAN);
+  x.requires_grad_();
+  max_pool2d(relu(x), 2).backward();
+  CHECK(x.grad().sum().item<float>() == 1);
 }

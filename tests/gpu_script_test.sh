@@ -183,7 +183,7 @@ called '^driver .*--prepare --workload mlp128 cnn resnet512 gpt2 '
 [ -s "$repo/build/gpu/report/clocks.csv" ] || fail "the clocks were not written down"
 for tool in memcheck racecheck initcheck synccheck; do called "^compute-sanitizer --tool $tool"; done
 called '^gpu_registry_test  tuner=off operators=add,matmul,'
-called '^gpu_registry_test  tuner=on operators=matmul,linear,linear_act,conv2d,scaled_dot_product_attention$'
+called '^gpu_registry_test  tuner=on operators=matmul,linear,linear_act,conv2d,conv2d_relu,scaled_dot_product_attention$'
 called '^gpu_kernels_bench '
 called '^resources . '
 for w in mlp128 cnn gpt2 resnet512; do
