@@ -95,14 +95,25 @@ int find_activation(const Node& node, const Captures* captures, SavedActivation&
 class Skipped {
  public:
   explicit Skipped(bool retain_graph) : retain_graph_(retain_graph) {}
-  void add(const NodeRef& activation) { if (!retain_graph_) nodes_.push_back(activation); }
+  void add(const NodeRef& activation) {
+    if (retain_graph_) return;
+    if (last_) earlier_.push_back(last_);
+    last_ = activation;
+  }
   void release_above(std::uint64_t id) {
-    for (; !nodes_.empty() && nodes_.back()->id() > id; nodes_.pop_back()) nodes_.back()->release_saved();
+    while (last_ && last_->id() > id) {
+      last_->release_saved();
+      last_ = {};
+      if (earlier_.empty()) return;
+      last_ = std::move(earlier_.back());
+      earlier_.pop_back();
+    }
   }
 
  private:
   bool retain_graph_;
-  std::vector<NodeRef> nodes_;
+  NodeRef last_;  // nearly always the only one: a step allocates nothing
+  std::vector<NodeRef> earlier_;
 };
 
 void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captures* captures) {

@@ -95,7 +95,7 @@ View without_depth(View v) {
 void ConvRelu::apply_to(const View& y) const {
   using Relu = pointwise::Relu;
   using Derivative = pointwise::GradOf<Relu>;
-  const View* inputs[] = {&y, &made};
+  const View* inputs[] = {&y, made};
   const auto run = [&]<class F>(const F& formula, std::span<const View* const> x) {
     kernels::pointwise(y.device, pointwise::opcode<F>, &formula, compute_dtype(y.dtype), y, x);
   };
@@ -106,8 +106,9 @@ void ConvRelu::apply_to(const View& y) const {
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b,
                      const View& bias, const KeptWeight& kept, bool add, const ConvRelu& relu) {
   if (s.is_image() && y.dim() == 5) {  // volumes with one layer: the code below takes images as 4-d
-    const ConvRelu flat{relu.after, relu.made ? without_depth(relu.made) : View{}};
-    return conv2d(device, pass, s, without_depth(y), without_depth(a), without_depth(b), bias, kept, add, flat);
+    const View made = relu.made ? without_depth(*relu.made) : View{};
+    return conv2d(device, pass, s, without_depth(y), without_depth(a), without_depth(b), bias, kept, add,
+                  {relu.after, relu.made ? &made : nullptr});
   }
   if (y.numel() == 0 || (s.batch == 0 && add)) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // weight gradient of an empty batch

@@ -50,8 +50,8 @@ bool winograd_allowed();
 // A relu next to a convolution, applied before the result is stored where a GPU's kernels can (f16 and bf16 by cuDNN),
 // or else to the result: to that of the forward pass, or its derivative to an input gradient if it made that input.
 struct ConvRelu {
-  bool after = false;  // forward
-  View made = {};      // input gradient: the relu's result, of the sizes and dtype of the gradient
+  bool after = false;          // forward
+  const View* made = nullptr;  // input gradient: the relu's result, of the sizes and dtype of the gradient
   bool any() const { return after || made; }
   void apply_to(const View& y) const;
 };

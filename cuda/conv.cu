@@ -5,6 +5,7 @@
 #include "core/conv.h"
 
 #include <cstring>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -346,7 +347,7 @@ struct Convolution {
   const ConvShape& s;
   const View &y, &bias;
   const ConvRelu& relu;
-  Operand left, right, row, made;
+  Operand left, right, row;
 
   // False if the way is not applicable.
   bool run(const ConvWay& way) {
@@ -365,7 +366,10 @@ struct Convolution {
     const bool with_relu = way.kind == ConvWay::cudnn_with_relu;
     const bool with_bias = with_relu || way.kind == ConvWay::cudnn_with_bias;
     const View inside = with_bias ? row.in(Layout::contiguous) : View{};
-    const ConvRelu relu_inside = with_relu ? ConvRelu{relu.after, made.in(layout)} : ConvRelu{};
+    std::optional<Operand> third;
+    if (with_relu && relu.made) third.emplace(*relu.made, kind.in);
+    const View made = third ? third->in(layout) : View{};
+    const ConvRelu relu_inside{with_relu && relu.after, third ? &made : nullptr};
     const Dtype dtype = way.kind == ConvWay::cudnn_unrounded ? kind.out : kind.in;
     Tensor apart;
     if (dtype != kind.out || kind.add || !lies_in(y, layout))
@@ -387,7 +391,7 @@ void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, con
   static thread_local Settled<std::tuple_size_v<ConvNumbers>, ConvWay> settled;
   const Kind kind{pass, layout_of(pass, y, a, b), a.dtype, y.dtype, static_cast<bool>(bias), add, relu.any()};
   const ConvNumbers numbers = numbers_of(kind, s);
-  Convolution c{kind, s, y, bias, relu, {a, kind.in}, {b, kind.in}, {bias, kind.in}, {relu.made, kind.in}};
+  Convolution c{kind, s, y, bias, relu, {a, kind.in}, {b, kind.in}, {bias, kind.in}};
   if (const auto at = settled.find(numbers); at != settled.end() && c.run(at->second)) return;
 
   const std::vector<ConvWay> all = ways_for(kind);

@@ -227,7 +227,7 @@ template <int n> struct InputGradRelu {
   }
   void run(const View& dx, const View& g, const View& weight, const View& saved) const {
     kernels::conv2d(g.device, ConvPass::input_gradient, shape_of<n>(options, dx.sizes, weight.sizes, g.sizes), dx, g,
-                    weight, View{}, {}, false, {.made = saved});
+                    weight, View{}, {}, false, {.made = &saved});
   }
   static Tensor reference(const InputGradRelu& op, const Tensor& g, const Tensor& weight, const Tensor& saved) {
     return activation_gradient(input_gradient<n>(op.options, saved.sizes(), g, weight), saved, Activation::relu);

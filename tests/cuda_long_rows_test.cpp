@@ -69,6 +69,22 @@ TEST_CASE("softmax and cross entropy of rows longer than a block holds") {
   }
 }
 
+TEST_CASE("cross entropy of a classifier's batch, which one block computes, and of one row or class more") {
+  if (nothing_to_test()) return;
+  for (const Dims& sizes : {Dims{1, 1}, Dims{128, 10}, Dims{512, 32}, Dims{513, 32}, Dims{512, 33}}) {
+    for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+      const auto loss = [&](const Tensor& x) {
+        const Tensor weight = cast(random_tensor({sizes[1]}, 3, 0.5, 2), x.dtype()).to(x.device());
+        const Tensor target = sizes[0] == 1 ? zeros({1}, {.dtype = i64, .device = x.device()})
+                                            : labels(sizes[0], sizes[1], x.device());
+        const Tensor plain = cross_entropy(x, target, {.reduction = reduction});
+        return plain + cross_entropy(x, target, {.label_smoothing = 0.1, .reduction = reduction}, weight);
+      };
+      compare("cross_entropy", loss, sizes, {f32, f16, f64});
+    }
+  }
+}
+
 TEST_CASE("norms and sums without NaN of short and long rows, columns and whole tensors") {
   if (nothing_to_test()) return;
   for (const Dims& sizes : {Dims{40, 24}, Dims{3, 16392}, Dims{2, 40001}, Dims{600, 32}}) {

@@ -200,7 +200,7 @@ bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View&
     pointers.push_back(pointer);
   };
   if (bias) add(bias_row, bias.data);
-  if (relu.made) add(made, relu.made.data);
+  if (relu.made) add(made, relu.made->data);
   if (!is_aligned(pointers)) return false;
   float limit = 0;
   if (relu.any()) add(zero, &limit);

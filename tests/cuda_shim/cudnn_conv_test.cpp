@@ -58,10 +58,11 @@ int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, b
   const bool backward = pass == ConvPass::input_gradient;
   if (relu) a[0].fill_(NAN);  // of the first image: relu, too, lets it pass
   const Tensor bias = has_bias ? cast(random_tensor({s.out_channels}, 3), dtype) : Tensor();
-  const Tensor expected = Tensor::allocate(sizes.y, f64);
+  const Tensor expected = Tensor::allocate(sizes.y, f64), made_f64 = cast(made, f64);
+  const View exact_view = made_f64.view(), made_view = there_made.view();
+  const auto relu_of = [&](const View& v) { return ConvRelu{relu && !backward, relu && backward ? &v : nullptr}; };
   kernels::conv2d(cpu, pass, s, expected.view(), cast(a, f64).view(), cast(b, f64).view(),
-                  has_bias ? cast(bias, f64).view() : View{}, {}, false,
-                  {.after = relu && !backward, .made = relu && backward ? cast(made, f64).view() : View{}});
+                  has_bias ? cast(bias, f64).view() : View{}, {}, false, relu_of(exact_view));
   const Tensor there_a = on_cuda(a, layout), there_b = on_cuda(b, layout);
   const Tensor there_bias = has_bias ? bias.to(cuda) : Tensor();
   int plans = 0;
@@ -69,9 +70,7 @@ int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, b
     INFO("plan " << plan);
     const Tensor y = Tensor::allocate(sizes.y, out, cuda, layout);
     if (!cuda_backend::run_cudnn(pass, s, layout, y.view(), there_a.view(), there_b.view(),
-                                 has_bias ? there_bias.view() : View{},
-                                 {.after = relu && !backward, .made = relu && backward ? there_made.view() : View{}},
-                                 plan))
+                                 has_bias ? there_bias.view() : View{}, relu_of(made_view), plan))
       continue;
     ++plans;
     const bool tf32 = dtype == f32 && cuda_backend::is_tf32_allowed();
