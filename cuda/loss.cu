@@ -107,35 +107,35 @@ __global__ void reduce_losses(RowOperand loss, C* total, const C* losses, const 
     store_element(loss.data, loss.dtype, 0, reduction == Reduction::mean ? sum / weight : sum);
 }
 
-// Few classes and rows, as of a classifier's batch: a thread for each row and one block for all of them, so that no
-// other launch has to reduce the losses.
+// Few classes and rows, as of a classifier's batch, not in f64: a thread for each row and one block for all of them, so
+// that no other launch has to reduce the losses.
 inline constexpr int most_small_classes = 32, most_small_rows = 512;
-template <class C>
 __global__ void __launch_bounds__(most_small_rows)
-    cross_entropy_small(RowOperand loss, C* total, C* maxima, C* log_sums, RowOperand x, Labels labels, int rows,
-                        C smoothing, Reduction reduction) {
-  __shared__ C scratch[32];
+    cross_entropy_small(RowOperand loss, float* total, float* maxima, float* log_sums, RowOperand x, Labels labels,
+                        int rows, float smoothing, Reduction reduction) {
+  __shared__ float scratch[32];
   const int r = static_cast<int>(threadIdx.x), n = labels.classes;
-  C value = 0, w = 0;
+  float value = 0, w = 0;
   if (r < rows) {
-    const auto logit = [&](int j) { return load_element<C>(x.data, x.dtype, std::int64_t{r} * n + j); };
-    C largest = logit(0), sum = 0, all = 0;
+    const auto logit = [&](int j) { return load_element<float>(x.data, x.dtype, std::int64_t{r} * n + j); };
+    float largest = logit(0), sum = 0, all = 0;
     for (int j = 1; j < n; ++j) largest = Max{}(largest, logit(j));
     for (int j = 0; j < n; ++j) sum += std::exp(logit(j) - largest);
-    const C log_sum = std::log(sum);
-    for (int j = 0; smoothing > C(0) && j < n; ++j) {
-      const C cost = (largest - logit(j)) + log_sum;
-      all += labels.weight.data ? load_element<C>(labels.weight.data, labels.weight.dtype, j) * cost : cost;
+    const float log_sum = std::log(sum);
+    for (int j = 0; smoothing > 0 && j < n; ++j) {
+      const float cost = (largest - logit(j)) + log_sum;
+      all += labels.weight.data ? load_element<float>(labels.weight.data, labels.weight.dtype, j) * cost : cost;
     }
     const std::int64_t label = labels.at(r, true);
-    w = labels.template weight_of<C>(label);
+    w = labels.weight_of<float>(label);
     if (label >= 0)
-      value = (C(1) - smoothing) * w * ((largest - logit(static_cast<int>(label))) + log_sum) + smoothing / C(n) * all;
+      value = (1 - smoothing) * w * ((largest - logit(static_cast<int>(label))) + log_sum) +
+              smoothing / static_cast<float>(n) * all;
     maxima[r] = largest;
     log_sums[r] = log_sum;
     if (reduction == Reduction::none) store_element(loss.data, loss.dtype, r, value);
   }
-  const C losses = fold_block<Sum>(value, scratch), weights = fold_block<Sum>(w, scratch);
+  const float losses = fold_block<Sum>(value, scratch), weights = fold_block<Sum>(w, scratch);
   if (threadIdx.x != 0) return;
   *total = weights;
   if (reduction != Reduction::none)
@@ -248,13 +248,11 @@ void cross_entropy(const View& loss, const View& largest, const View& log_sum, c
                    const View& target, const View& weight, const CrossEntropyOptions& o) {
   const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
   const DenseInput in(moved_to_last(x, class_dim(x))), w(weight), label(target);
-  if (classes <= most_small_classes && rows <= most_small_rows && rows > 0) {
+  if (classes <= most_small_classes && rows <= most_small_rows && rows > 0 && x.dtype != f64) {
     const DenseOutput out(loss);
-    visit_compute(x.dtype, [&]<class C>() {
-      launch("cross_entropy", cross_entropy_small<C>, grid_for_rows(1, rows), operand(out.view), total.as<C>(),
-             largest.as<C>(), log_sum.as<C>(), operand(in.view),
-             labels_of(label.view, w.view, o.ignore_index, classes), rows, o.label_smoothing, o.reduction);
-    });
+    launch("cross_entropy", cross_entropy_small, grid_for_rows(1, rows), operand(out.view), total.as<float>(),
+           largest.as<float>(), log_sum.as<float>(), operand(in.view),
+           labels_of(label.view, w.view, o.ignore_index, classes), rows, o.label_smoothing, o.reduction);
     return out.finish();
   }
   const RowPlan plan = plan_rows(classes, {in.view}, compute_dtype(x.dtype));
