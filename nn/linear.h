@@ -58,9 +58,8 @@ class LinearAct : public Linear {
   LinearAct() = default;
 };
 
-// down(up(x)) as one operator, which in f16 and bf16 on a GPU saves a pass over the gradient of
-// the hidden layer (core/fused_ops.h):
-//   return x + nn::feed_forward(up, down, norm(x));
+// down(up(x)), the MLP of a transformer block: x + nn::feed_forward(up, down, norm(x)). core/fused_ops.h says what its
+// kernels do together.
 inline Tensor feed_forward(const LinearAct& up, const Linear& down, const Tensor& x) {
   return mantissa::feed_forward(x, up.weight, up.bias, up.activation, down.weight, down.bias);
 }

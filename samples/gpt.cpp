@@ -38,7 +38,7 @@ struct Block {  // pre-norm transformer block: attention and an MLP, each with a
   }
   Tensor operator()(const Tensor& x, const nn::LayerCache& past) const {
     const auto [sum, y] = norm2(x, attend(norm1(x), past));  // sum = x + attention, y = norm2(sum), in one pass
-    return sum + nn::feed_forward(up, down, y);              // down(up(y)) as one operator
+    return sum + down(up(y));
   }
 };
 

@@ -32,7 +32,7 @@ struct Mlp {
   nn::LinearAct c_fc;
   nn::Linear c_proj;
   MANTISSA_FIELDS(c_fc, c_proj)
-  Tensor operator()(const Tensor& x) const { return nn::feed_forward(c_fc, c_proj, x); }
+  Tensor operator()(const Tensor& x) const { return c_proj(c_fc(x)); }
 };
 struct Block {
   explicit Block(const Gpt2Config& c)
