@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "autograd/grad_mode.h"
+#include "core/memory_order.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 
@@ -21,12 +22,13 @@ Tensor new_summary(Device device) {
 }
 GradientSummary* fields_of(const Tensor& summary) { return reinterpret_cast<GradientSummary*>(summary.data<double>()); }
 
-// Dense views of gradients; non-contiguous ones are copied.
+// Views of gradients as flat arrays; those that have gaps are copied.
 struct DenseViews {
   void add(const Tensor& g, std::int64_t parameter) {
-    if (!g.is_contiguous()) copies.emplace_back(g, Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g));
-    const Tensor& dense = g.is_contiguous() ? g : copies.back().second;
-    views.push_back({dense.raw_data(), dense.numel(), dense.dtype(), parameter});
+    const bool flat = is_dense(g);
+    if (!flat) copies.emplace_back(g, dense(g, Layout::contiguous));
+    const Tensor& from = flat ? g : copies.back().second;
+    views.push_back({from.raw_data(), from.numel(), from.dtype(), parameter});
   }
   void write_back() { for (auto& [gradient, dense] : copies) gradient.copy_(dense); }
 

@@ -4,6 +4,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/last_owner.h"
+#include "core/memory_order.h"
 #include "core/multi_tensor.h"
 #include "core/recording.h"
 
@@ -24,18 +25,19 @@ Tensor settled_gradient(LeafNode& leaf) {
   const Tensor &g = leaf.grad,
                scratch = empty({static_cast<std::int64_t>(sizeof(GradientSummary) / sizeof(double)) + 1},
                                {.dtype = f64, .device = g.device()});
-  const Tensor dense = g.is_contiguous() && !(pending.recorded && !is_recording(g.device()))
-                           ? g : Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g);
+  const bool apart = pending.recorded && !is_recording(g.device());
+  const Tensor flat =
+      apart ? Tensor::allocate(g.sizes(), g.dtype(), g.device(), g.layout()).copy_(g) : dense(g, g.layout());
   double* summary = scratch.data<double>();
-  const GradientView view{dense.raw_data(), dense.numel(), dense.dtype()};
+  const GradientView view{flat.raw_data(), flat.numel(), flat.dtype()};
   kernels::unscale_gradients(g.device(), std::span(&view, 1), pending.scale.data<float>(), true, nullptr,
                              reinterpret_cast<bool*>(summary + sizeof(GradientSummary) / sizeof(double)),
                              reinterpret_cast<GradientSummary*>(summary));
   if (pending.norm.defined()) {
     kernels::scale_gradients(g.device(), std::span(&view, 1), pending.norm.data<float>(), pending.max_norm);
   }
-  if (pending.recorded && !is_recording(g.device())) return dense;
-  if (!dense.is_same(g)) Tensor(g).copy_(dense);
+  if (apart) return flat;
+  if (!flat.is_same(g)) Tensor(g).copy_(flat);
   else g.storage()->written_by("unscale_");
   GradientTags& tags = leaf.hooks().tags;  // the tags stay valid: this is not a change by the user
   tags.version = g.storage()->version();

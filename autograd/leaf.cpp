@@ -7,6 +7,7 @@
 #include "autograd/hooks.h"
 #include "autograd/last_owner.h"
 #include "autograd/node.h"
+#include "core/memory_order.h"
 #include "core/ops.h"
 
 namespace mantissa {
@@ -37,7 +38,6 @@ std::int64_t LeafNode::peak_shadow_bytes() { return shadow_peak.load(std::memory
 void LeafNode::reset_peak_shadow_bytes() { shadow_peak.store(shadow_bytes(), std::memory_order_relaxed); }
 
 namespace {
-bool is_dense(const Tensor& g) { return g.is_contiguous() || g.layout() == Layout::channels_last; }
 void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
   if (create_graph) {
     if (g.dtype() != leaf.dtype()) g = cast(g, leaf.dtype());
@@ -52,8 +52,7 @@ void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
     leaf.grad = std::move(g);  // nobody else holds it
     leaf.grad.impl()->node = {};
   } else {
-    leaf.grad = empty(g.sizes(), {.dtype = leaf.dtype(), .device = g.device()});
-    leaf.grad.copy_(g);
+    leaf.grad = Tensor::allocate(g.sizes(), leaf.dtype(), g.device(), leaf.layout()).copy_(g);
   }
 }
 }  // namespace
@@ -102,7 +101,7 @@ Tensor& Tensor::requires_grad_(bool on) {
     impl_->node = {};
   } else if (!impl_->node) {
     check(is_floating(), "requires_grad_: only floating tensors have gradients, this is ", *this);
-    impl_->node = autograd::NodeRef(new autograd::LeafNode(sizes(), dtype(), device()));
+    impl_->node = autograd::NodeRef(new autograd::LeafNode(sizes(), dtype(), device(), layout()));
   }
   return *this;
 }

@@ -75,8 +75,8 @@ class Node : public RefCounted {
 // The node of a parameter or another leaf; it owns the gradient.
 class LeafNode final : public Node {
  public:
-  LeafNode(const Dims& sizes, Dtype dtype, Device device)
-      : Node("leaf"), sizes_(sizes), dtype_(dtype), device_(device) {}
+  LeafNode(const Dims& sizes, Dtype dtype, Device device, Layout layout)
+      : Node("leaf"), sizes_(sizes), dtype_(dtype), layout_(layout), device_(device) {}
   ~LeafNode() override;
   bool is_leaf() const override { return true; }
   void backward(Tensor, std::span<Tensor>, Pass) override {}
@@ -118,10 +118,13 @@ class LeafNode final : public Node {
   const Dims& sizes() const { return sizes_; }
   Dtype dtype() const { return dtype_; }
   void set_dtype(Dtype d, Device device) { dtype_ = d; device_ = device; }
+  Layout layout() const { return layout_; }  // of the leaf, and of gradients made for it (autograd/place.h)
+  void set_layout(Layout layout) { layout_ = layout; }
 
  private:
   Dims sizes_;
   Dtype dtype_;
+  Layout layout_;
   Device device_;
 };
 

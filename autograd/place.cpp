@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "autograd/last_owner.h"
+#include "core/memory_order.h"
 
 namespace mantissa::autograd {
 
@@ -10,11 +11,11 @@ Place::Place(const Destination& to, const Dims& sizes, Device device, bool may_a
   if (to.leaf && may_add) {
     update_.emplace(*to.leaf);
     const Tensor& g = to.leaf->grad;
-    if (g.defined() && !g.requires_grad() && is_only_handle(g) && g.is_contiguous() &&
+    if (g.defined() && !g.requires_grad() && is_only_handle(g) && lies_in(g, to.leaf->layout()) &&
         g.dtype() == to.dtype && g.device() == device && g.sizes() == sizes) return;
     update_.reset();
   }
-  own_ = Tensor::allocate(sizes, to.dtype, device);
+  own_ = Tensor::allocate(sizes, to.dtype, device, to.leaf ? to.leaf->layout() : Layout::contiguous);
 }
 
 Tensor Place::done() {

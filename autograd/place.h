@@ -22,8 +22,8 @@ namespace mantissa::autograd {
 
 class Place {
  public:
-  // For a gradient of these sizes. Without `may_add`, always in separate memory. Locks the leaf it adds to: a rule with
-  // two places must create that of the weight first.
+  // For a gradient of these sizes, in the leaf's layout. Without `may_add`, always in separate memory. Locks the leaf
+  // it adds to: a rule with two places must create that of the weight first.
   Place(const Destination& to, const Dims& sizes, Device device, bool may_add = true);
 
   bool adds() const { return update_.has_value(); }  // the kernel adds to view(); else it writes all of it

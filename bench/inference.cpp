@@ -45,7 +45,7 @@ Operator make_inference(const std::string& name, Device device) {
       return linear(x, w);
     };
   }
-  auto work = std::make_shared<Workload>(make_workload(model, device));
+  auto work = std::make_shared<Workload>(make_workload(model, device, dtype));
   work->optimizer.reset();
   draw_weights(work->module);
   nn::to(work->module, dtype);

@@ -120,8 +120,8 @@ class Session {
  public:
   explicit Session(const json& spec)
       : device_(spec.at("device") == "cuda" ? cuda : cpu), dtype_(spec.at("precision") == "bf16" ? bf16 : f32),
-        batch_(spec.at("batch")), work_(make_workload(spec.at("model"), device_)), x_(spec.at("x")), y_(spec.at("y")),
-        order_(spec.at("order")), eval_x_(spec.at("eval_x")), eval_y_(spec.at("eval_y")) {
+        batch_(spec.at("batch")), work_(make_workload(spec.at("model"), device_, dtype_)), x_(spec.at("x")),
+        y_(spec.at("y")), order_(spec.at("order")), eval_x_(spec.at("eval_x")), eval_y_(spec.at("eval_y")) {
     nn::load(work_.module, spec.at("init"));
     if (!spec.value("captured", false)) return;
     check(device_.is_cuda(), "a captured step needs the device cuda");

@@ -186,24 +186,25 @@ struct VisionTransformer {  // as in samples/vit.cpp, with the sizes of ViT-S
   }
 };
 
-template <class Net> Workload around(Device device) {
+template <class Net> Workload around(Device device, Dtype precision) {
   auto net = std::make_shared<Net>();
   nn::to(*net, device);
+  if (device.is_cuda() && precision == bf16) nn::to(*net, Layout::channels_last);
   return {.owner = net, .forward = [net](const Tensor& x) { return (*net)(x); },
           .train = [net](bool on) { nn::train(*net, on); }, .module = *net};
 }
 
 }  // namespace
 
-Workload make_workload(const std::string& name, Device device) {
-  Workload w = name == "mlp"        ? around<Mlp>(device)
-               : name == "cnn"      ? around<MnistCnn>(device)
-               : name == "lenet"    ? around<LeNet>(device)
-               : name == "simple"   ? around<SimpleCnn>(device)
-               : name == "resnet18" ? around<ResNet18>(device)
-               : name == "gpt"      ? around<Gpt>(device)
-               : name == "gpt2"     ? around<Gpt2>(device)
-               : name == "vit"      ? around<VisionTransformer>(device)
+Workload make_workload(const std::string& name, Device device, Dtype precision) {
+  Workload w = name == "mlp"        ? around<Mlp>(device, precision)
+               : name == "cnn"      ? around<MnistCnn>(device, precision)
+               : name == "lenet"    ? around<LeNet>(device, precision)
+               : name == "simple"   ? around<SimpleCnn>(device, precision)
+               : name == "resnet18" ? around<ResNet18>(device, precision)
+               : name == "gpt"      ? around<Gpt>(device, precision)
+               : name == "gpt2"     ? around<Gpt2>(device, precision)
+               : name == "vit"      ? around<VisionTransformer>(device, precision)
                                     : throw Error("no workload is called " + name);
   const auto parameters = nn::named_parameters(w.module);
   const auto sgd = [&](const optim::SgdOptions& o) { w.optimizer = std::make_unique<optim::Sgd>(parameters, o); };

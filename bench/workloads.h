@@ -23,7 +23,8 @@ struct Workload {
 };
 
 // name: mlp, cnn, lenet, simple, resnet18, gpt, gpt2, vit. The optimizer is made after the network has been moved.
-Workload make_workload(const std::string& name, Device device);
+// precision: of the operators that autocast lowers. For bf16 on a GPU the weights of convolutions are channels-last.
+Workload make_workload(const std::string& name, Device device, Dtype precision = f32);
 
 // Mean cross-entropy of class logits [N, C], or of those of each place [N, T, C], and labels [N] or [N, T].
 Tensor loss_of(const Tensor& logits, const Tensor& labels);

@@ -113,10 +113,11 @@ void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const Vie
   if (y.numel() == 0 || (s.batch == 0 && add)) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // weight gradient of an empty batch
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias, add, relu);
-  if (add) {
-    const Tensor more = Tensor::allocate(y.sizes, y.dtype);
-    conv::run_chosen({pass, s, more.view(), a, b, bias, kept});
-    kernels::add_in_place(cpu, y, more.view(), 1.0);
+  if (add || (pass == ConvPass::weight_gradient && !y.is_contiguous())) {  // the algorithms write contiguous weights
+    const Tensor apart = Tensor::allocate(y.sizes, y.dtype);
+    conv::run_chosen({pass, s, apart.view(), a, b, bias, kept});
+    if (add) kernels::add_in_place(cpu, y, apart.view(), 1.0);
+    else kernels::copy(cpu, y, apart.view());
   } else {
     conv::run_chosen({pass, s, y, a, b, bias, kept});
     relu.apply_to(y);

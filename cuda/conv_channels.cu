@@ -174,7 +174,7 @@ void input_gradient(const ConvShape& s, const View& dx, const View& g, const Vie
 void weight_gradient(const ConvShape& s, const View& dw, const View& x, const View& g, bool add) {
   const std::int64_t row = row_of(s), outs = s.out_channels;
   const Dtype dtype = compute_dtype(x.dtype);
-  const bool direct = s.taps() == 1 && dw.dtype == dtype && dw.is_contiguous();  // both layouts are the same
+  const bool direct = dw.dtype == dtype && lies_in(dw, Layout::channels_last);
   Tensor apart;
   if (!direct) apart = Tensor::allocate(dw.sizes, dtype, dw.device, Layout::channels_last);
   const View sums = direct ? dw : apart.view();

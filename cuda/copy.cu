@@ -1,6 +1,7 @@
 // Moves elements: copies with conversion, also between host and device, fill, and the in-place updates that accumulate
 // gradients. Mirrors core/cpu/copy.cpp.
 #include "core/kernel.h"
+#include "core/memory_order.h"
 #include "core/visit_word.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/transpose.h"
@@ -70,7 +71,6 @@ void copy_words(const ElementwiseLoop& loop) {
   }, nullptr);
 }
 
-bool is_dense(const View& v) { return v.is_contiguous() || v.layout() == Layout::channels_last; }
 bool same_layout(const View& y, const View& x) {
   return y.sizes == x.sizes && is_dense(y) && is_dense(x) && y.layout() == x.layout();
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "core/memory_order.h"
 #include "core/tensor.h"
 #include "cuda/launch.cuh"
 #include "cuda/reduce.cuh"
@@ -203,11 +204,6 @@ inline View moved_to_last(View v, int dim) {
   return v;
 }
 void copy(const View& y, const View& x);  // cuda/copy.cu
-
-// With a single channel or pixel, both layouts apply.
-inline bool lies_in(const View& v, Layout layout) {
-  return layout == Layout::channels_last && v.dim() >= 4 ? is_channels_last(v.sizes, v.strides) : v.is_contiguous();
-}
 
 // A view that is contiguous, or channels-last for images and volumes: the original, or a copy.
 class DenseInput {

@@ -12,6 +12,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "autograd/unlisted.h"
+#include "core/memory_order.h"
 #include "io/checkpoint.h"
 #include "io/torch_file.h"
 #include "nn/clone.h"
@@ -75,16 +76,17 @@ void replace_data(const Tensor& handle, const Tensor& with) {
   auto* leaf = static_cast<autograd::LeafNode*>(t.node.get());
   const std::lock_guard lock(leaf->mutex);
   leaf->set_dtype(with.dtype(), with.device());
+  leaf->set_layout(with.layout());
   leaf->set_shadow({}, 0);
   if (!leaf->grad.defined()) return;
-  leaf->grad = Tensor::allocate(with.sizes(), with.dtype(), with.device()).copy_(autograd::settled_gradient(*leaf));
+  leaf->grad = empty_like(with).copy_(autograd::settled_gradient(*leaf));
   if (leaf->has_hooks()) leaf->hooks().pending = {};
 }
 
-void convert(const Tensor& t, Dtype dtype, Device device) {
-  if (t.dtype() == dtype && t.device() == device) return;
+void convert(const Tensor& t, Dtype dtype, Device device, Layout layout) {
+  if (t.dtype() == dtype && t.device() == device && (t.layout() == layout || lies_in(t, layout))) return;
   const NoGrad no_grad;
-  replace_data(t, Tensor::allocate(t.sizes(), dtype, device).copy_(t));
+  replace_data(t, Tensor::allocate(t.sizes(), dtype, device, layout).copy_(t));
 }
 
 // `state` under the names of state_dict(). A file may list a tied parameter under any of its names; duplicates are
@@ -133,13 +135,13 @@ void tie(Param& param, const Param& with) {
 
 Param clone(const Param& p) {
   if (!p.defined()) return {};
-  Param copy(Tensor::allocate(p.sizes(), p.dtype(), p.device()).copy_(p));
+  Param copy(empty_like(p).copy_(p));
   copy.requires_grad_(p.requires_grad());
   return copy;
 }
 Buffer clone(const Buffer& b) {
   if (!b.defined()) return {};
-  return Tensor::allocate(b.sizes(), b.dtype(), b.device()).copy_(b);
+  return empty_like(b).copy_(b);
 }
 
 static std::string readable(const std::type_info& type) {
@@ -263,12 +265,17 @@ void detail::set_training(ModuleRef m, bool training) {
 }
 
 void to(ModuleRef m, Device device) {
-  for (const auto& item : Listing(m).tensors) convert(item.tensor, item.tensor.dtype(), device);
+  for (const auto& [name, t, kind] : Listing(m).tensors) convert(t, t.dtype(), device, t.layout());
 }
 void to(ModuleRef m, Dtype dtype) {
   check(is_floating(dtype), "nn::to: a module's parameters must be floating, not ", dtype);
-  for (const auto& item : Listing(m).tensors) {
-    if (item.tensor.is_floating()) convert(item.tensor, dtype, item.tensor.device());
+  for (const auto& [name, t, kind] : Listing(m).tensors) {
+    if (t.is_floating()) convert(t, dtype, t.device(), t.layout());
+  }
+}
+void to(ModuleRef m, Layout layout) {
+  for (const auto& [name, t, kind] : Listing(m).tensors) {
+    if (t.dim() == 4 || t.dim() == 5) convert(t, t.dtype(), t.device(), layout);
   }
 }
 

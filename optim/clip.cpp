@@ -5,6 +5,7 @@
 #include "amp/gradient_pass.h"
 #include "amp/scale_ledger.h"
 #include "autograd/grad_mode.h"
+#include "core/memory_order.h"
 #include "core/multi_tensor.h"
 #include "core/profile.h"
 #include "core/recording.h"
@@ -12,7 +13,7 @@
 namespace mantissa::optim {
 namespace {
 
-// Flat views of all gradients; a non-contiguous one through a dense copy that finish() writes back.
+// Flat views of all gradients; one with gaps through a dense copy that finish() writes back.
 struct Gradients {
   explicit Gradients(const Parameters& parameters) {
     for (const Tensor& p : parameters.tensors) add(p.grad());
@@ -21,9 +22,9 @@ struct Gradients {
     if (!g.defined()) return;
     if (tensors.empty()) device = g.device();
     check(g.device() == device, "gradient clipping: gradients are on ", device, " and ", g.device());
-    Tensor dense = g.is_contiguous() ? g : Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g);
-    views.push_back({dense.raw_data(), dense.numel(), dense.dtype()});
-    tensors.emplace_back(std::move(g), std::move(dense));
+    Tensor flat = dense(g, g.layout());
+    views.push_back({flat.raw_data(), flat.numel(), flat.dtype()});
+    tensors.emplace_back(std::move(g), std::move(flat));
   }
   std::span<const GradientView> span() const { return views; }
   std::vector<Tensor> originals() const {
@@ -32,9 +33,9 @@ struct Gradients {
     return list;
   }
   void finish() {
-    for (auto& [gradient, dense] : tensors) {
-      if (gradient.is_same(dense)) gradient.storage()->written_by("gradient clipping");
-      else gradient.copy_(dense);
+    for (auto& [gradient, flat] : tensors) {
+      if (gradient.is_same(flat)) gradient.storage()->written_by("gradient clipping");
+      else gradient.copy_(flat);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/grad_mode.h"
+#include "core/memory_order.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 #include "core/optim_formulas.h"
@@ -18,7 +19,8 @@ WeightAverage::WeightAverage(const char* name, Parameters parameters, double dec
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i];
     check(p.defined() && p.is_floating(), name, ": parameters must be floating tensors");
-    averages_.push_back(empty(p.sizes(), {.dtype = compute_dtype(p.dtype()), .device = p.device()}).copy_(p.detach()));
+    averages_.push_back(
+        Tensor::allocate(p.sizes(), compute_dtype(p.dtype()), p.device(), p.layout()).copy_(p.detach()));
     auto group = std::ranges::find(groups_, p.device(), [](const Group& g) { return g.hyper.device(); });
     if (group == groups_.end()) {
       groups_.push_back({full({1}, decay, {.dtype = f64, .device = p.device()}), {}, {}});
@@ -40,7 +42,7 @@ void WeightAverage::update_all(const amp::StepResult& result) {
     std::vector<Tensor> values;  // keep what the views point to alive
     for (std::size_t k = 0; k < g.members.size(); ++k) {
       const Tensor& average = averages_[g.members[k]];
-      values.push_back(parameters_[g.members[k]].detach().to(device).contiguous());
+      values.push_back(dense(parameters_[g.members[k]].detach().to(device), average.layout()));
       views.push_back({.value = average.raw_data(), .gradient = values.back().raw_data(),
                        .step = g.steps.data<std::int64_t>() + k, .numel = average.numel(), .dtype = average.dtype(),
                        .gradient_dtype = values.back().dtype()});

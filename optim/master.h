@@ -10,8 +10,8 @@ namespace mantissa::optim {
 
 inline Tensor make_master(const Tensor& parameter) {
   const NoGrad no_grad;
-  const TensorOptions options{.dtype = compute_dtype(parameter.dtype()), .device = parameter.device()};
-  return empty(parameter.sizes(), options).copy_(parameter.detach());
+  return Tensor::allocate(parameter.sizes(), compute_dtype(parameter.dtype()), parameter.device(), parameter.layout())
+      .copy_(parameter.detach());
 }
 
 // After a write to the parameter: copies its elements to the master, except where the rounded master still equals them.

@@ -10,6 +10,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "autograd/unlisted.h"
+#include "core/memory_order.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 #include "core/profile.h"
@@ -24,11 +25,13 @@ using autograd::leaf_of;
 bool is_placed(const Tensor& state, Dtype dtype, Device device) {
   return state.defined() && state.dtype() == dtype && state.device() == device;
 }
-// Allocates a state tensor, or, after nn::to(), converts it to the parameter's new dtype and device.
-void match(Tensor& state, Dtype dtype, Device device, const Dims& sizes) {
-  const TensorOptions o{.dtype = dtype, .device = device};
-  if (!state.defined()) state = zeros(sizes, o);
-  else if (!is_placed(state, dtype, device)) state = empty(sizes, o).copy_(state);
+// Allocates a state tensor, or, after nn::to(), converts it to the parameter's new dtype, device and layout.
+void match(Tensor& state, Dtype dtype, Device device, const Dims& sizes, Layout layout = Layout::contiguous) {
+  if (is_placed(state, dtype, device) && lies_in(state, layout)) return;
+  Tensor placed = Tensor::allocate(sizes, dtype, device, layout);
+  if (state.defined()) placed.copy_(state);
+  else placed.fill_(0);
+  state = std::move(placed);
 }
 
 // The parameter's shadow if it is up to date: the kernel will keep it so. A stale one is refreshed by the next forward.
@@ -39,7 +42,7 @@ Tensor current_shadow(const Tensor& parameter) {
   const Tensor& shadow = leaf->shadow;
   const bool current = shadow.defined() && leaf->shadow_version == parameter.storage()->version() &&
                        (leaf->shadow_replays == amp::replay_count() || parameter.device().is_cpu());
-  if (!current || !shadow.is_contiguous()) return {};
+  if (!current || !lies_in(shadow, parameter.layout())) return {};
   amp::pin_shadow(parameter);
   return shadow;
 }
@@ -127,7 +130,7 @@ void Optimizer::add_group(Group g) {
     check(p.defined(), "optimizer: ", name(), " is an undefined tensor");
     check(p.is_floating(), "optimizer: ", name(), " is ", p, "; only floating tensors can be optimized");
     check(p.is_leaf(), "optimizer: ", name(), " is the result of an operator; only leaves can be optimized");
-    check(p.is_contiguous(), "optimizer: ", name(), " ", p,
+    check(is_dense(p), "optimizer: ", name(), " ", p,
           " is not contiguous; use contiguous() before it becomes a parameter");
     check(p.device() == g.parameters[0].device(), "optimizer: a group must be on one device, ", name(), " is on ",
           p.device(), ", the first on ", g.parameters[0].device());
@@ -139,6 +142,7 @@ void Optimizer::add_group(Group g) {
   g.state.resize(count);
   g.masters.resize(count);
   g.versions.resize(count);
+  g.layouts.resize(count);
   g.steps = zeros({n}, {.dtype = i64, .device = in_f64.device});
   g.hyper = empty({static_cast<std::int64_t>(g.hyper_values.size())}, in_f64);
   g.hyper.copy_(from_data<double>(g.hyper_values, g.hyper.sizes()));
@@ -166,11 +170,13 @@ void Optimizer::place(Group& g) const {
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& p = g.parameters[i];
     const Dtype compute = compute_dtype(p.dtype());
+    const Layout layout = p.layout();
+    const bool same_order = std::exchange(g.layouts[i], layout) == layout;
     const bool mine = is_mine(g, i);
     for (std::size_t k = 0; k < g.state_names.size() && mine; ++k) {
-      if (is_placed(g.state[i][k], memory_.state_dtype.value_or(compute), device)) continue;
+      if (same_order && is_placed(g.state[i][k], memory_.state_dtype.value_or(compute), device)) continue;
       if (const auto sizes = state_sizes(p, k))
-        match(g.state[i][k], memory_.state_dtype.value_or(compute), device, *sizes);
+        match(g.state[i][k], memory_.state_dtype.value_or(compute), device, *sizes, layout);
     }
     if (!memory_.master_weights || compute == p.dtype()) {
       g.masters[i] = {};
@@ -182,7 +188,7 @@ void Optimizer::place(Group& g) const {
       if (!master.defined()) {
         master = make_master(p.detach());
       } else {
-        match(master, compute, device, p.sizes());
+        match(master, compute, device, p.sizes(), layout);
         if (version != g.versions[i]) follow(master, p.detach());
       }
       g.versions[i] = version;
@@ -243,8 +249,7 @@ void Optimizer::run_formula(Group& g, const Tensor& skip, const amp::ReadScaling
     const Tensor &p = g.parameters[i], &value = g.value(i);
     Tensor gradient = p.grad();
     if (!gradient.defined() || !is_mine(g, i)) continue;
-    if (!gradient.is_contiguous())
-      gradient = Tensor::allocate(gradient.sizes(), gradient.dtype(), gradient.device()).copy_(gradient);
+    if (!lies_in(gradient, g.layouts[i])) gradient = dense(gradient, g.layouts[i]);
     ParameterView v{.value = value.raw_data(), .gradient = gradient.raw_data(),
                     .step = g.steps.data<std::int64_t>() + i, .numel = p.numel(), .dtype = value.dtype(),
                     .gradient_dtype = gradient.dtype(),

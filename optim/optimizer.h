@@ -124,6 +124,7 @@ class Optimizer : public amp::Steppable {
     std::vector<std::array<Tensor, 3>> state;  // per parameter, as many as state_names; undefined: unused
     std::vector<Tensor> masters;               // undefined: the parameter itself is updated
     std::vector<std::uint32_t> versions;       // of the parameter when it was last rounded from its master
+    std::vector<Layout> layouts;               // of the parameter in the last step, and so of its state
     std::vector<int> owners;                   // the rank that keeps a parameter's state; empty: every rank
 
     Tensor hyper_at(std::size_t k) const { return hyper.raw_view({}, {}, static_cast<std::int64_t>(k)); }

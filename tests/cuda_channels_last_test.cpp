@@ -5,6 +5,7 @@
 #include "autograd/hooks.h"
 #include "core/accelerator.h"
 #include "core/layout.h"
+#include "mantissa.h"
 #include "tests/op_testing.h"
 
 using namespace mantissa;
@@ -199,6 +200,47 @@ TEST_CASE("convolutions of channels-last images are those of contiguous ones") {
           INFO("tensor " << k);
           CHECK(difference(found[k], expected[k], {bound, bound * 4}) == "");
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("a net of convolutions trains to the same bits with weights in either order") {
+  if (nothing_to_test()) return;
+  struct Net {
+    nn::Conv2d first{3, 16, 3, {.padding = 1, .bias = false}}, second{16, 16, 3, {.stride = 2}}, third{16, 24, 1};
+    nn::BatchNormAct2d norm{16};
+    nn::Linear head{24 * 3 * 3, 5};
+    MANTISSA_FIELDS(first, norm, second, third, head)
+    Tensor operator()(const Tensor& x) const { return head(flatten(third(relu(second(norm(first(x))))), 1)); }
+  };
+  for (const Dtype dtype : {f32, bf16, f16}) {
+    std::vector<Tensor> expected;
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      manual_seed(3);
+      Net net;
+      nn::to(net, cuda);
+      nn::to(net, layout);
+      optim::Sgd o(nn::named_parameters(net), {.lr = 0.1, .momentum = 0.9});
+      amp::GradScaler scaler({.init_scale = 16, .enabled = dtype == f16});
+      const Tensor x = randn({4, 3, 8, 8}).to(cuda);
+      const auto add_gradients = [&] {
+        const Tensor loss = amp::autocast(dtype, [&] { return net(x).square().mean(); });
+        backward(scaler.scale(loss));
+      };
+      for (int step = 0; step < 3; ++step) {
+        o.zero_grad();
+        for (int micro_batch = 0; micro_batch <= step; ++micro_batch) add_gradients();
+        if (layout == Layout::channels_last) CHECK((dtype == f32 || is_last(net.first.weight.grad())));
+        scaler.step(o);
+        scaler.update();
+      }
+      const NamedTensors parameters = nn::named_parameters(net);
+      if (expected.empty())
+        for (const auto& entry : parameters) expected.push_back(entry.second.detach().clone());
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        INFO(parameters[i].first << " in " << name_of(dtype));
+        CHECK(same_bits(parameters[i].second, expected[i]));
       }
     }
   }

@@ -104,6 +104,7 @@ Run::Run(const Options& o, const Plan& plan)
 
 void Run::keep(const std::string& area, nn::ModuleRef net) {
   nn::to(net, device);
+  if (device.is_cuda() && dtype != f32) nn::to(net, Layout::channels_last);  // as its convolutions are then
   parts_.push_back(
       {area, [net] { return nn::state_dict(net); }, [net](const NamedTensors& s) { nn::load_state_dict(net, s); }});
 }

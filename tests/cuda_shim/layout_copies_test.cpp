@@ -1,5 +1,5 @@
 // Networks of convolutions keep one layout on the device: no image is rearranged in a training step,
-// only weights are. On the shim, where convolutions are always unfolded: the library's would make other
+// only contiguous weights are. On the shim, where convolutions are always unfolded: the library's would make other
 // copies of the first layer's input.
 #include "amp/autocast.h"
 #include "core/random.h"
@@ -34,10 +34,11 @@ struct SimpleCnn {
 };
 
 struct Counts { int forward, backward; };
-template <class Net> Counts rearranged_in_step(Dtype dtype) {
+template <class Net> Counts rearranged_in_step(Dtype dtype, Layout weights = Layout::contiguous) {
   manual_seed(2);
   Net net;
   nn::to(net, cuda);
+  nn::to(net, weights);
   const Tensor image = randn({4, 3, 8, 8}).to(cuda);
   const Tensor label = from_data<std::int64_t>(std::vector<std::int64_t>{0, 1, 2, 3}, {4}).to(cuda);
   Counts counts{};
@@ -64,10 +65,22 @@ TEST_CASE("a residual network rearranges no image, only the weights of kernels l
   }
 }
 
+TEST_CASE("a residual network with channels-last weights rearranges nothing") {
+  for (const Dtype dtype : {f16, bf16}) {
+    INFO(name_of(dtype));
+    const Counts n = rearranged_in_step<ResNet>(dtype, Layout::channels_last);
+    CHECK(n.forward == 0);
+    CHECK(n.backward == 0);
+  }
+}
+
 TEST_CASE("a network that flattens images rearranges those, and their gradient") {
-  const Counts n = rearranged_in_step<SimpleCnn>(bf16);
+  Counts n = rearranged_in_step<SimpleCnn>(bf16);
   CHECK(n.forward == 2 + 1);
   CHECK(n.backward == 1 + 2 + 1);
+  n = rearranged_in_step<SimpleCnn>(bf16, Layout::channels_last);
+  CHECK(n.forward == 1);
+  CHECK(n.backward == 1);
 }
 
 TEST_CASE("in f32 images stay contiguous") {

@@ -224,7 +224,8 @@ ours_alone = {
     "add_rms_norm": "`F.rms_norm(x + delta, ...)`, and the sum; `fused_add_rms_norm` in vLLM",
     "feed_forward": "`F.linear(gelu(F.linear(x, w1, b1)), w2, b2)` in one, also with relu; apex has it as `FusedDenseGeluDense`",
     "batch_norm_relu": "`relu(batch_norm(x) + z)` in one; apex has it as `BatchNorm2d_NHWC(fuse_relu=True)`",
-    "channels_last": "`x.contiguous(memory_format=torch.channels_last)`, and of volumes `torch.channels_last_3d`",
+    "channels_last": "`x.contiguous(memory_format=torch.channels_last)`, and of volumes `torch.channels_last_3d`; "
+    "a net's weights: `nn::to(net, Layout::channels_last)`",
     "contiguous": "a method there; here both",
     "conv2d_input_grad": "`torch.nn.grad.conv2d_input`",
     "conv2d_relu": "`relu(conv2d(...))` in one; the module is `torch.ao.nn.intrinsic.ConvReLU2d`",
