@@ -15,6 +15,7 @@ struct Destination {
   // of the gradient at its destination: f32 for a parameter whose f16 or bf16 shadow was read
   Dtype dtype = f32;
   autograd::LeafNode* leaf = nullptr;  // if not null, the rule may write its result there; null: the rule returns it
+  Layout layout = Layout::contiguous;  // of the leaf for which the gradient is
   // Whether a gradient of dtype `other` is simply returned by the rule.
   bool is_plain(Dtype other) const { return !leaf && dtype == other; }
 };

@@ -68,12 +68,12 @@ Tensor fit_gradient(Tensor g, const InputMeta& input, const NodeRef& edge) {
 }
 
 Destination destination_of(const NodeRef& edge, const InputMeta& input, Node::Pass pass) {
-  if (!edge || !edge->is_leaf() || context().create_graph) return {input.dtype, nullptr};
+  if (!edge || !edge->is_leaf() || context().create_graph) return {input.dtype};
   auto& leaf = *static_cast<LeafNode*>(edge.get());
   // In f16 or bf16, sums of many passes would lose precision; in f64, which is used for comparisons, a second pass must
   // add exactly what the first did.
-  if (leaf.dtype() != f32 || input.dtype == f64) return {input.dtype, nullptr};
-  return {f32, pass.to_leaves && !(leaf.has_hooks() && leaf.hooks().calls()) ? &leaf : nullptr};
+  if (leaf.dtype() != f32 || input.dtype == f64) return {input.dtype, nullptr, leaf.layout()};
+  return {f32, pass.to_leaves && !(leaf.has_hooks() && leaf.hooks().calls()) ? &leaf : nullptr, leaf.layout()};
 }
 
 void SavedTensor::changed(const char* op, const char* what) const {

@@ -11,11 +11,11 @@ Place::Place(const Destination& to, const Dims& sizes, Device device, bool may_a
   if (to.leaf && may_add) {
     update_.emplace(*to.leaf);
     const Tensor& g = to.leaf->grad;
-    if (g.defined() && !g.requires_grad() && is_only_handle(g) && lies_in(g, to.leaf->layout()) &&
+    if (g.defined() && !g.requires_grad() && is_only_handle(g) && lies_in(g, to.layout) &&
         g.dtype() == to.dtype && g.device() == device && g.sizes() == sizes) return;
     update_.reset();
   }
-  own_ = Tensor::allocate(sizes, to.dtype, device, to.leaf ? to.leaf->layout() : Layout::contiguous);
+  own_ = Tensor::allocate(sizes, to.dtype, device, to.layout);
 }
 
 Tensor Place::done() {

@@ -24,4 +24,15 @@ inline Tensor dense(const Tensor& t, Layout layout) {
   return lies_in(t, layout) ? t : Tensor::allocate(t.sizes(), t.dtype(), t.device(), layout).copy_(t);
 }
 
+// A channels-last tensor as the contiguous [N, H, W, C] or [N, D, H, W, C] that it is in memory, a view, for code that
+// wants contiguous tensors of whatever sizes; any other tensor itself. in_order_of_dims is its inverse.
+inline Tensor as_it_lies(const Tensor& t) {
+  if (t.layout() == Layout::contiguous) return t;
+  return t.dim() == 4 ? t.permute({0, 2, 3, 1}) : t.permute({0, 2, 3, 4, 1});
+}
+inline Tensor in_order_of_dims(const Tensor& t, Layout layout) {
+  if (layout == Layout::contiguous) return t;
+  return t.dim() == 4 ? t.permute({0, 3, 1, 2}) : t.permute({0, 4, 1, 2, 3});
+}
+
 }  // namespace mantissa

@@ -9,6 +9,7 @@
 #include "autograd/node.h"
 #include "autograd/pass_end.h"
 #include "core/kernel.h"
+#include "core/memory_order.h"
 #include "core/ops.h"
 #include "core/profile.h"
 
@@ -176,9 +177,9 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
       const Tensor& p = parameters_[i].tensor;
       Tensor g = p.grad();
       if (!g.defined()) g = zeros(p.sizes(), {.dtype = dtype, .device = p.device()});
-      g = cast(g.detach(), dtype);
+      g = dense(cast(g.detach(), dtype), p.layout());
       if (options_.compress && size_of(g.dtype()) > size_of(*options_.compress)) g = cast(g, *options_.compress);
-      b.sent.push_back((direct ? g : g.to(cpu)).contiguous());
+      b.sent.push_back(as_it_lies(direct ? g : g.to(cpu)));
     }
     b.work = group_.start_all_reduce(b.sent, ReduceOp::mean);
   }
@@ -208,9 +209,9 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     if (options_.broadcast_buffers) broadcast_all(group_, buffers_);
   }
 
-  void put_back(std::size_t i, const Tensor& reduced, const Tensor& used) {
+  void put_back(std::size_t i, const Tensor& sent, const Tensor& used) {
     const Tensor& p = parameters_[i].tensor;
-    const Tensor g = p.grad();
+    const Tensor g = p.grad(), reduced = in_order_of_dims(sent, p.layout());
     if (!g.defined()) {
       const auto* leaf = autograd::leaf_of(p);
       if (leaf && used.data<std::uint8_t>()[i]) Tensor(p).set_grad(cast(reduced.to(p.device()), leaf->dtype()));

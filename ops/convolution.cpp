@@ -30,7 +30,9 @@ template <int n> Tensor input_gradient(const Options<n>& o, const Dims& x, const
 template <int n>
 Tensor input_gradient(const Options<n>& o, const Tensor& g, const Tensor& weight,
                       const autograd::SavedActivation& made);
-template <int n> Tensor weight_gradient(const Options<n>& o, const Dims& weight, const Tensor& x, const Tensor& g);
+template <int n>
+Tensor weight_gradient(const Options<n>& o, const Dims& weight, const Tensor& x, const Tensor& g,
+                       Layout layout = Layout::contiguous);
 
 // For error messages.
 template <int n> constexpr const char* layout = n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]";
@@ -145,7 +147,7 @@ template <int n> struct Conv {
   static constexpr auto vjp() { return rules_of<Conv>(); }
   void onnx(OnnxCall& c) const { c.result(c.node("Conv", {c.in(0), c.in(1), c.in(2)}, onnx_attributes<n>(options))); }
   Tensor weight_gradient_into(const Destination& to, const Dims& sizes, const Tensor& x, const Tensor& g) const {
-    if (to.is_plain(g.dtype())) return weight_gradient<n>(options, sizes, x, g);
+    if (to.is_plain(g.dtype())) return weight_gradient<n>(options, sizes, x, g, to.layout);
     autograd::Place place(to, sizes, g.device());
     kernels::conv2d(g.device(), ConvPass::weight_gradient, shape_of<n>(options, x.sizes(), sizes, g.sizes()),
                     place.view(), x.view(), g.view(), View{}, {}, place.adds());
@@ -241,12 +243,15 @@ template <int n> struct WeightGrad {
   static constexpr auto autocast = CastPolicy::lower;
   Options<n> options;
   Dims weight_sizes;
+  Layout layout = Layout::contiguous;  // of the result
 
   Spec infer(const Tensor& x, const Tensor& g) const {
     const Dims y = check_shapes<n>(options, x.sizes(), weight_sizes);
     check(g.sizes() == y, "the gradient must have the sizes of the result, ", y);
     check_dtypes(x, g);
-    return like(x, weight_sizes);
+    Spec dw = like(x, weight_sizes);
+    dw.layout = layout;
+    return dw;
   }
   void run(const View& dw, const View& x, const View& g) const {
     kernels::conv2d(g.device, ConvPass::weight_gradient, shape_of<n>(options, x.sizes, dw.sizes, g.sizes), dw, x, g,
@@ -272,8 +277,9 @@ Tensor input_gradient(const Options<n>& o, const Tensor& g, const Tensor& weight
   if (made.kind == Activation::relu) return apply(InputGradRelu<n>{o}, g, weight, made.saved);
   return activation_gradient(input_gradient<n>(o, made.saved.sizes(), g, weight), made.saved, made.kind);
 }
-template <int n> Tensor weight_gradient(const Options<n>& o, const Dims& weight, const Tensor& x, const Tensor& g) {
-  return apply(WeightGrad<n>{o, weight}, x, g);
+template <int n>
+Tensor weight_gradient(const Options<n>& o, const Dims& weight, const Tensor& x, const Tensor& g, Layout layout) {
+  return apply(WeightGrad<n>{o, weight, layout}, x, g);
 }
 
 // --- samples: one list of shapes for the three operators ---

@@ -417,8 +417,7 @@ NamedTensors Optimizer::own_state(std::vector<int>* owners) const {
       const Tensor& p = g.parameters[i];
       const Dtype compute = compute_dtype(p.dtype());
       const auto kept_or_room = [&](const Tensor& kept, Dtype dtype, const std::optional<Dims>& sizes) {
-        if (is_mine(g, i) || !sizes) return kept;
-        return empty(*sizes, {.dtype = dtype, .device = p.device()});
+        return is_mine(g, i) || !sizes ? kept : Tensor::allocate(*sizes, dtype, p.device(), g.layouts[i]);
       };
       add(prefix + "step", g.step_at(i), owner);
       for (std::size_t s = 0; s < g.scalar_names.size(); ++s) {

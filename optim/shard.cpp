@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/memory_order.h"
 #include "io/process_group.h"
 #include "optim/optimizer.h"
 
@@ -39,7 +40,7 @@ void Optimizer::share(std::span<const Tensor> tensors, std::span<const int> owne
   std::map<Key, std::vector<Tensor>> calls;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
-    calls[{owners[i], t.dtype(), t.device().is_cpu() ? -1 : t.device().index}].push_back(t);
+    calls[{owners[i], t.dtype(), t.device().is_cpu() ? -1 : t.device().index}].push_back(as_it_lies(t));
   }
   for (const auto& [key, list] : calls) memory_.shard->broadcast(list, key.owner);
 }

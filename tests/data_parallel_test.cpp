@@ -11,6 +11,7 @@
 #include "autograd/pass_end.h"
 #include "catch_compat.h"
 #include "core/ops.h"
+#include "nn/conv.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "optim/adam.h"
@@ -134,6 +135,34 @@ TEST_CASE("Ranks stay bitwise equal, whatever the buckets and whether reduction 
     REQUIRE(error == "");
     for (std::size_t k = 0; k < results[i].size(); ++k) CHECK(same_bits(results[i][k], results[0][k]));
   }
+}
+
+TEST_CASE("Weights that are stored channels-last get the gradients of contiguous ones") {
+  struct Images {
+    nn::Conv2d first{3, 8, 3}, second{8, 4, 2};
+    nn::Conv3d volume{1, 2, 2};
+    MANTISSA_FIELDS(first, second, volume)
+    Tensor operator()(const Tensor& x) const { return volume(unsqueeze(second(tanh(first(x))), 1)); }
+  };
+  const auto f = [](ProcessGroup& group) {
+    std::vector<Tensor> expected;
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      Images net;
+      fill(net, 3);
+      nn::to(net, layout);
+      DataParallel parallel(net, {.find_unused = true}, group);
+      const bool uses_all = group.is_first();  // the last layer is unused elsewhere
+      const Tensor x = numbers({2, 3, 7, 7}, 9 + group.rank());
+      backward(uses_all ? mean(square(net(x))) : mean(square(net.second(tanh(net.first(x))))));
+      const std::vector<Tensor> g = gradients(net);
+      check(g.size() == 6, "6 gradients expected, found ", static_cast<int>(g.size()));
+      check_equal_everywhere(group, g, "gradients");
+      if (expected.empty()) expected = g;
+      for (std::size_t i = 0; i < g.size(); ++i) check(same_bits(g[i], expected[i]), "gradient ", static_cast<int>(i));
+      check(is_channels_last(g[0].sizes(), g[0].strides()) == (layout == Layout::channels_last), "the layout");
+    }
+  };
+  CHECK(error_of_ranks(2, f) == "");
 }
 
 TEST_CASE("Compressed gradients are near, equal everywhere, and f32 where they are used") {

@@ -136,6 +136,27 @@ TEST_CASE("a net may change its order between two steps of its optimizer") {
   for (std::size_t i = 0; i < mean.size(); ++i) CHECK(same_bits(mean.average(i), other_mean.average(i)));
 }
 
+TEST_CASE("gradients of channels-last weights are channels-last, whoever asks for them") {
+  for (const Dtype dtype : {f64, f32, bf16}) {
+    INFO(name_of(dtype));
+    const Net net = make_net(Layout::channels_last, dtype);
+    const Tensor x = ones({1, 3, 4, 4}, {.dtype = dtype});
+    net(x).sum().backward();
+    CHECK(is_last(net.first.weight.grad()));
+    net(x).sum().backward();  // added
+    CHECK(is_last(net.first.weight.grad()));
+    const Tensor g = net.first.weight.grad().clone();
+    nn::zero_grad(net);
+    int calls = 0;
+    on_accumulated(net.first.weight, [&](const Tensor&) { ++calls; });
+    net(x).sum().backward();
+    CHECK(calls == 1);
+    CHECK(is_last(net.first.weight.grad()));
+    CHECK(same_bits(net.first.weight.grad() * 2.0, g));
+    CHECK(is_last(grad({net(x).sum()}, {net.first.weight})[0]));
+  }
+}
+
 TEST_CASE("a gradient that exists keeps its value when the order changes") {
   Net net = make_net(Layout::contiguous);
   net(ones({1, 3, 4, 4})).sum().backward();

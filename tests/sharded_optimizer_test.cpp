@@ -127,6 +127,30 @@ TEST_CASE("a state that is cut up between ranks gives the bits of a whole one") 
   CHECK(error == "");
 }
 
+TEST_CASE("a state of channels-last weights is cut up like that of contiguous ones") {
+  const std::string error = error_of_ranks(2, [](ProcessGroup& group) {
+    const auto weights = [] {
+      NamedTensors w;
+      for (int i = 0; i < 3; ++i)
+        w.emplace_back(concat("w", i), channels_last(numbers({4, 3, 2, 5}, i)).requires_grad_());
+      return w;
+    };
+    const NamedTensors whole = weights(), cut = weights();
+    optim::Adam a(whole, {.lr = 0.1}), b(cut, {.lr = 0.1}, {.shard = &group});
+    for (int step = 0; step < 4; ++step) {
+      for (std::size_t i = 0; i < cut.size(); ++i) {
+        const Tensor g = numbers({4, 3, 2, 5}, 10 * step + static_cast<int>(i));
+        Tensor(whole[i].second).set_grad(channels_last(g));
+        Tensor(cut[i].second).set_grad(step % 2 == 0 ? g : channels_last(g));
+      }
+      a.step(), b.step();
+      check_same(cut, whole, "parameters");
+    }
+    check_same(b.state_dict(), a.state_dict(), "state");
+  });
+  CHECK(error == "");
+}
+
 TEST_CASE("a loss scaler skips the steps of a cut state in all ranks") {
   const std::string error = error_of_ranks(3, [](ProcessGroup& group) {
     std::unique_ptr<amp::GradScaler> scalers[2];
