@@ -1,5 +1,5 @@
 // Arguments of batch norm's kernels on every device: core/cpu/batch_norm*.cpp, cuda/batch_norm*.cu. x is [N, C, ...];
-// weight, bias and the statistics are [C], and may be absent. Every kernel can end in y = max(0, normalised + z).
+// weight, bias and the statistics are [C], and may be absent. With `relu` it is y = max(0, normalised + z).
 #pragma once
 
 #include "core/tensor.h"
@@ -10,6 +10,7 @@ struct BatchNormForward {
   const View &y, &mean, &inv_std, &x, &weight, &bias;
   const View& z;  // x's sizes and dtype, added before the activation; may be absent
   const View &running_mean, &running_var;
+  const View& batches;  // i64 [], 1 is added to it in training; may be absent
   bool training, relu;
   double momentum, eps;
 };
@@ -17,7 +18,7 @@ struct BatchNormGradient {
   const View &dx, &dweight, &dbias;
   const View& dz;  // absent if there was no z
   const View &g, &x, &weight, &bias, &mean, &inv_std;
-  const View& y;   // the result, given if there was a z
+  const View& y;  // the result, given if there was a z; without it the mask of relu is recomputed from x
   bool training, relu;
 };
 

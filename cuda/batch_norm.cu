@@ -5,17 +5,8 @@
 #include "core/kernel.h"
 
 namespace mantissa {
-MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x,
-                const View& weight, const View& bias, const View& running_mean, const View& running_var,
-                bool training, double momentum, double eps)
-MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
-MANTISSA_KERNEL(batch_norm_act, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
-                double momentum, double eps)
-MANTISSA_KERNEL(batch_norm_act_backward, const View& dx, const View& dweight, const View& dbias, const View& dz,
-                const View& g, const View& x, const View& weight, const View& bias, const View& mean,
-                const View& inv_std, const View& y, bool training)
+MANTISSA_KERNEL(batch_norm, const BatchNormForward& f)
+MANTISSA_KERNEL(batch_norm_backward, const BatchNormGradient& f)
 }  // namespace mantissa
 
 namespace mantissa::cuda_backend {
@@ -168,7 +159,9 @@ template <class F> void visit_planes(const Planes& p, Dtype dtype, std::initiali
   else f.template operator()<float, 1>();
 }
 
-void forward(const BatchNormForward& f) {
+}  // namespace
+
+void batch_norm(const BatchNormForward& f) {
   const Planes p(f.x);
   if (p.channels == 0) return;
   if (channels_are_innermost(f.x)) return batch_norm_channels(f);
@@ -185,7 +178,7 @@ void forward(const BatchNormForward& f) {
     }
     launch("batch_norm_statistics", batch_norm_statistics<C>, grid_of_joins(p.channels), p.channels, stretches,
            f.mean.as<C>(), f.inv_std.as<C>(), sums, firsts, RunningStatistic(f.running_mean),
-           RunningStatistic(f.running_var), f.training, f.momentum, f.eps);
+           RunningStatistic(f.running_var), f.batches.as<std::int64_t>(), f.training, f.momentum, f.eps);
     launch("batch_norm", batch_norm_apply<C, width>, grid_of_slots(f.y.numel(), width), p, operand(out.view),
            operand(in.view), operand(residual.view), operand(w.view), operand(b.view), f.mean.as<C>(),
            f.inv_std.as<C>(), f.relu);
@@ -193,7 +186,7 @@ void forward(const BatchNormForward& f) {
   out.finish();
 }
 
-void backward(const BatchNormGradient& f) {
+void batch_norm_backward(const BatchNormGradient& f) {
   const Planes p(f.x);
   if (p.channels == 0) return;
   if (channels_are_innermost(f.x)) return batch_norm_channels_backward(f);
@@ -217,29 +210,6 @@ void backward(const BatchNormGradient& f) {
   db.finish();
   dz.finish();
   out.finish();
-}
-
-}  // namespace
-
-void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, const View& running_mean, const View& running_var, bool training, double momentum,
-                double eps) {
-  forward({y, mean, inv_std, x, weight, bias, View{}, running_mean, running_var, training, false, momentum, eps});
-}
-void batch_norm_act(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                    const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
-                    double momentum, double eps) {
-  forward({y, mean, inv_std, x, weight, bias, z, running_mean, running_var, training, true, momentum, eps});
-}
-void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x,
-                         const View& weight, const View& mean, const View& inv_std, bool training) {
-  backward({dx, dweight, dbias, View{}, g, x, weight, View{}, mean, inv_std, View{}, training, false});
-}
-// y: the result of batch_norm_act if it had a z.
-void batch_norm_act_backward(const View& dx, const View& dweight, const View& dbias, const View& dz, const View& g,
-                             const View& x, const View& weight, const View& bias, const View& mean, const View& inv_std,
-                             const View& y, bool training) {
-  backward({dx, dweight, dbias, dz, g, x, weight, bias, mean, inv_std, y, training, true});
 }
 
 }  // namespace mantissa::cuda_backend

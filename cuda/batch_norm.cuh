@@ -57,16 +57,18 @@ struct FirstElements {
 
 // partial: per stretch, the means of all channels relative to the first elements, followed by the sums of (x - mean)^2.
 // Results: the batch's mean and 1 / sqrt(biased variance + eps); running statistics move towards the mean and unbiased
-// variance. Without training the running statistics are used. Combined as in Chan, Golub and LeVeque, 1979.
+// variance, and `batches` counts. Without training the running statistics are used. Combined as in Chan, Golub and
+// LeVeque, 1979.
 template <class C>
 __global__ void __launch_bounds__(32 * joining_rows)
     batch_norm_statistics(std::int64_t channels, Stretches stretches, C* means, C* inv_stds, const C* partial,
                           FirstElements first, RunningStatistic running_mean, RunningStatistic running_var,
-                          bool training, double momentum, C eps) {
+                          std::int64_t* batches, bool training, double momentum, C eps) {
   __shared__ C scratch[joining_rows][32];
   const std::int64_t c = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
   C mean = 0, var = 0;
   if (training) {
+    if (batches && c == 0 && threadIdx.y == 0) ++*batches;
     C sum = 0, squares = 0;
     for (std::int64_t s = threadIdx.y; s < stretches.count && c < channels; s += joining_rows) {
       sum += C(stretches.elements(s)) * partial[2 * s * channels + c];

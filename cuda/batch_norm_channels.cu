@@ -245,7 +245,8 @@ void batch_norm_channels(const BatchNormForward& f) {
              operand(in.view));
     launch("batch_norm_statistics", batch_norm_statistics<C>, grid_of_joins(shape.t.channels), shape.t.channels,
            stretches, f.mean.as<C>(), f.inv_std.as<C>(), sums, FirstElements{operand(in.view), 1, shape.t.rows},
-           RunningStatistic(f.running_mean), RunningStatistic(f.running_var), f.training, f.momentum, f.eps);
+           RunningStatistic(f.running_mean), RunningStatistic(f.running_var), f.batches.as<std::int64_t>(), f.training,
+           f.momentum, f.eps);
     launch("batch_norm", batch_norm_apply_rows<C, width>, shape.over_rows(), shape.t, operand(out.view),
            operand(in.view), operand(residual.view), operand(w.view), operand(b.view), f.mean.as<C>(),
            f.inv_std.as<C>(), f.relu);

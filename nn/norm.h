@@ -13,11 +13,6 @@
 
 namespace mantissa::nn {
 
-namespace detail {  // nn/sync_batch_norm.cpp
-Tensor sync_batch_norm(distributed::ProcessGroup& group, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                       const Tensor& running_mean, const Tensor& running_var, double momentum, double eps);
-}
-
 struct BatchNormOptions {
   double eps = 1e-5;
   // weight of the newest batch in the running statistics; absent: cumulative average
@@ -48,25 +43,7 @@ class BatchNorm {
       num_batches_tracked = zeros({}, {.dtype = i64});
     }
   }
-  Tensor normalise(const Tensor& x, bool relu = false, const Tensor& z = {}) const {
-    const bool tracked = running_mean.defined();
-    if (mode.training && tracked) {
-      Tensor batches = num_batches_tracked;
-      batches.add_(Tensor(1.0));
-    }
-    const double momentum = options.momentum           ? *options.momentum
-                            : mode.training && tracked ? 1 / num_batches_tracked.item<double>()
-                                                       : 0;
-    const bool training = mode.training || !tracked;
-    if (mode.training && mode.group) {
-      Tensor y = detail::sync_batch_norm(*mode.group, x, weight, bias, running_mean, running_var, momentum,
-                                         options.eps);
-      if (z.defined()) y = y + z;
-      return relu ? mantissa::relu(y) : y;
-    }
-    if (relu) return batch_norm_relu(x, weight, bias, running_mean, running_var, training, momentum, options.eps, z);
-    return batch_norm(x, weight, bias, running_mean, running_var, training, momentum, options.eps);
-  }
+  Tensor normalise(const Tensor& x, bool relu = false, const Tensor& z = {}) const;
 };
 
 class BatchNorm1d : public BatchNorm {  // x [N, C] or [N, C, L]

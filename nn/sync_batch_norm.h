@@ -22,6 +22,11 @@
 
 namespace mantissa::nn {
 
+namespace detail {  // of one batch norm in training: nn/norm.cpp
+Tensor sync_batch_norm(distributed::ProcessGroup& group, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       const Tensor& running_mean, const Tensor& running_var, double momentum, double eps);
+}
+
 // Synchronises the batch norms inside `net` (BatchNorm1d, 2d, 3d, BatchNormAct2d) from now on, also in clones of it.
 // The group must outlive them.
 void sync_batch_norm(ModuleRef net, distributed::ProcessGroup& group = distributed::world());

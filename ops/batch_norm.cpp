@@ -2,21 +2,13 @@
 // the mean and 1 / standard deviation, kept for backward in the dtype that the kernel computes in.
 #include "ops/batch_norm.h"
 
+#include "core/batch_norm.h"
 #include "ops/norm.h"
 
 namespace mantissa {
 
-MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x,
-                const View& weight, const View& bias, const View& running_mean, const View& running_var,
-                bool training, double momentum, double eps)
-MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
-MANTISSA_KERNEL(batch_norm_act, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
-                double momentum, double eps)
-MANTISSA_KERNEL(batch_norm_act_backward, const View& dx, const View& dweight, const View& dbias, const View& dz,
-                const View& g, const View& x, const View& weight, const View& bias, const View& mean,
-                const View& inv_std, const View& y, bool training)
+MANTISSA_KERNEL(batch_norm, const BatchNormForward& f)
+MANTISSA_KERNEL(batch_norm_backward, const BatchNormGradient& f)
 
 namespace {
 
@@ -53,7 +45,8 @@ struct BatchNormBackward {
   }
   void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean,
            const View& inv_std) const {
-    kernels::batch_norm_backward(x.device, y[0], y[1], y[2], g, x, weight, mean, inv_std, training);
+    kernels::batch_norm_backward(x.device, BatchNormGradient{y[0], y[1], y[2], View{}, g, x, weight, View{}, mean,
+                                                             inv_std, View{}, training, false});
   }
   // In training mean and inv_std depend on x, so they are recomputed from it here.
   static std::array<Tensor, 3> reference(const BatchNormBackward& op, const Tensor& g, const Tensor& x,
@@ -77,6 +70,7 @@ struct BatchNorm {
   static constexpr const char* args[] = {"x", "weight", "bias", "running_mean", "running_var"};
   bool training = true;
   double momentum = 0.1, eps = 1e-5;
+  Tensor batches = {};  // i64 [], counts this batch; may be undefined
 
   std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias,
                             const Tensor& running_mean, const Tensor& running_var) const {
@@ -87,6 +81,8 @@ struct BatchNorm {
     check_parameter(bias, "bias", channels);
     check_parameter(running_mean, "running_mean", channels);
     check_parameter(running_var, "running_var", channels);
+    check(!batches.defined() || (batches.dtype() == i64 && batches.numel() == 1 && batches.device() == x.device()),
+          "num_batches_tracked must be one i64 on ", x.device(), ", got ", batches);
     if (training) {
       check(x.size(1) == 0 || x.numel() / x.size(1) != 1, "needs more than one value per channel in training, got ",
             x.sizes(), "; use a larger batch, or eval mode");
@@ -98,8 +94,13 @@ struct BatchNorm {
   }
   void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias,
            const View& running_mean, const View& running_var) const {
-    kernels::batch_norm(x.device, y[0], y[1], y[2], x, weight, bias, running_mean, running_var, training, momentum,
-                        eps);
+    run(y, x, weight, bias, View{}, running_mean, running_var, false);
+  }
+  void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias, const View& z,
+           const View& running_mean, const View& running_var, bool relu) const {
+    const View count = batches.defined() ? batches.view() : View{};
+    kernels::batch_norm(x.device, BatchNormForward{y[0], y[1], y[2], x, weight, bias, z, running_mean, running_var,
+                                                   count, training, relu, momentum, eps});
   }
   // The running statistics are not saved: the next training step changes them.
   static constexpr auto vjp() {
@@ -154,8 +155,9 @@ struct BatchNormReluBackward {
   }
   void run(const std::array<View, 4>& d, const View& g, const View& x, const View& weight, const View& bias,
            const View& mean, const View& inv_std, const View& y) const {
-    kernels::batch_norm_act_backward(x.device, d[0], d[1], d[2], y ? d[3] : View{}, g, x, weight, bias, mean, inv_std,
-                                     y, training);
+    const View dz = y ? d[3] : View{};
+    kernels::batch_norm_backward(
+        x.device, BatchNormGradient{d[0], d[1], d[2], dz, g, x, weight, bias, mean, inv_std, y, training, true});
   }
   // Applies the ReLU mask to g, then the gradient of batch_norm.
   static std::array<Tensor, 4> reference(const BatchNormReluBackward& op, const Tensor& g, const Tensor& x,
@@ -188,8 +190,7 @@ struct BatchNormRelu {
   }
   void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias, const View& z,
            const View& running_mean, const View& running_var) const {
-    kernels::batch_norm_act(x.device, y[0], y[1], y[2], x, weight, bias, z, running_mean, running_var, norm.training,
-                            norm.momentum, norm.eps);
+    norm.run(y, x, weight, bias, z, running_mean, running_var, true);
   }
   static constexpr auto vjp() {
     return joint(
@@ -309,16 +310,28 @@ MANTISSA_OP(BatchNormRelu)
 MANTISSA_OP(BatchNormReluBackward)
 
 namespace {
-void note_written(const Tensor& running_mean, const Tensor& running_var) {
-  for (const Tensor* t : {&running_mean, &running_var}) if (t->defined()) t->storage()->written_by("batch_norm");
+void note_written(const Tensor& running_mean, const Tensor& running_var, const Tensor& batches) {
+  for (const Tensor* t : {&running_mean, &running_var, &batches})
+    if (t->defined()) t->storage()->written_by("batch_norm");
 }
 }  // namespace
 
+Tensor counted_batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                          const Tensor& running_var, const Tensor& num_batches_tracked, bool training, double momentum,
+                          double eps, bool relu, const Tensor& z) {
+  const BatchNorm norm{training, momentum, eps, num_batches_tracked};
+  auto y = relu ? apply(BatchNormRelu{norm, z.defined()}, x, weight, bias, z, running_mean, running_var)
+                : apply(norm, x, weight, bias, running_mean, running_var);
+  if (training) note_written(running_mean, running_var, num_batches_tracked);
+  return std::move(y[0]);
+}
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, bool training, double momentum, double eps) {
-  auto y = apply(BatchNorm{training, momentum, eps}, x, weight, bias, running_mean, running_var);
-  if (training) note_written(running_mean, running_var);
-  return std::move(y[0]);
+  return counted_batch_norm(x, weight, bias, running_mean, running_var, {}, training, momentum, eps);
+}
+Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                       const Tensor& running_var, bool training, double momentum, double eps, const Tensor& z) {
+  return counted_batch_norm(x, weight, bias, running_mean, running_var, {}, training, momentum, eps, true, z);
 }
 
 std::array<Tensor, 3> batch_norm_gradients(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
@@ -326,11 +339,4 @@ std::array<Tensor, 3> batch_norm_gradients(const Tensor& g, const Tensor& x, con
   return apply(BatchNormBackward{.training = false}, g, x, weight, mean, inv_std);
 }
 
-Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                       const Tensor& running_var, bool training, double momentum, double eps, const Tensor& z) {
-  const BatchNormRelu op{{training, momentum, eps}, z.defined()};
-  auto y = apply(op, x, weight, bias, z, running_mean, running_var);
-  if (training) note_written(running_mean, running_var);
-  return std::move(y[0]);
-}
 }  // namespace mantissa

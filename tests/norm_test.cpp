@@ -4,6 +4,7 @@
 #include "autograd/backward.h"
 #include "core/ops.h"
 #include "core/random.h"
+#include "ops/batch_norm.h"
 #include "tests/catch_compat.h"
 #include "tests/testing.h"
 
@@ -51,6 +52,23 @@ TEST_CASE("half inputs keep f32 statistics, and the write is seen by the version
   CHECK(y.dtype() == f16);
   CHECK(r.mean.dtype() == f32);
   CHECK(r.mean.storage()->version() > version);
+}
+
+TEST_CASE("training counts its batches in the same call, in either layout; evaluation and errors do not") {
+  Running r;
+  const Tensor count = zeros({}, {.dtype = i64}), x = randn({4, 3, 5, 2});
+  const auto call = [&](const Tensor& image, const Tensor& batches, bool training, bool relu) {
+    return counted_batch_norm(image, {}, {}, r.mean, r.var, batches, training, 0.1, 1e-5, relu);
+  };
+  const auto version = count.storage()->version();
+  call(x, count, true, false);
+  call(channels_last(x), count, true, true);
+  CHECK(count.item<std::int64_t>() == 2);
+  CHECK(count.storage()->version() > version);
+  call(x, count, false, false);
+  CHECK_THROWS_AS(call(ones({1, 3}), count, true, false), Error);
+  CHECK(count.item<std::int64_t>() == 2);
+  CHECK_THROWS_WITH(call(x, zeros({}), true, false), Catch::Contains("num_batches_tracked must be one i64 on cpu"));
 }
 
 TEST_CASE("batch norm in training works without running statistics, and refuses a single value per channel") {

@@ -7,17 +7,8 @@
 #include "core/kernel.h"
 
 namespace mantissa {
-MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, const View& running_mean, const View& running_var, bool training, double momentum,
-                double eps)
-MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
-MANTISSA_KERNEL(batch_norm_act, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
-                double momentum, double eps)
-MANTISSA_KERNEL(batch_norm_act_backward, const View& dx, const View& dweight, const View& dbias, const View& dz,
-                const View& g, const View& x, const View& weight, const View& bias, const View& mean,
-                const View& inv_std, const View& y, bool training)
+MANTISSA_KERNEL(batch_norm, const BatchNormForward& f)
+MANTISSA_KERNEL(batch_norm_backward, const BatchNormGradient& f)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -61,7 +52,10 @@ void finish_run(std::int64_t n, T* y, const T* x, const T* z, const F& normalise
   });
 }
 
-void forward(const BatchNormForward& f) {
+}  // namespace
+
+void batch_norm(const BatchNormForward& f) {
+  if (f.training && f.batches) ++*f.batches.as<std::int64_t>();
   if (channels_are_innermost(f.x)) return batch_norm_channels(f);
   visit_floating(f.x.dtype, [&]<class T> {
     using C = Compute<T>;
@@ -116,7 +110,7 @@ Tensor passed(const BatchNormGradient& f, const Planes& p, const T* g, const T* 
 }
 
 // Formulas: core/cpu/batch_norm_channels.cpp.
-void backward(const BatchNormGradient& f) {
+void batch_norm_backward(const BatchNormGradient& f) {
   if (channels_are_innermost(f.x)) return batch_norm_channels_backward(f);
   visit_floating(f.x.dtype, [&]<class T> {
     using C = Compute<T>;
@@ -161,29 +155,6 @@ void backward(const BatchNormGradient& f) {
     });
     out.finish();
   });
-}
-
-}  // namespace
-
-void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, const View& running_mean, const View& running_var, bool training, double momentum,
-                double eps) {
-  forward({y, mean, inv_std, x, weight, bias, View{}, running_mean, running_var, training, false, momentum, eps});
-}
-void batch_norm_act(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                    const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
-                    double momentum, double eps) {
-  forward({y, mean, inv_std, x, weight, bias, z, running_mean, running_var, training, true, momentum, eps});
-}
-void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x,
-                         const View& weight, const View& mean, const View& inv_std, bool training) {
-  backward({dx, dweight, dbias, View{}, g, x, weight, View{}, mean, inv_std, View{}, training, false});
-}
-// y is the result of batch_norm_act, given if it had a z.
-void batch_norm_act_backward(const View& dx, const View& dweight, const View& dbias, const View& dz, const View& g,
-                             const View& x, const View& weight, const View& bias, const View& mean, const View& inv_std,
-                             const View& y, bool training) {
-  backward({dx, dweight, dbias, dz, g, x, weight, bias, mean, inv_std, y, training, true});
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA
