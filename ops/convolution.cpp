@@ -112,6 +112,16 @@ template <int n> std::vector<OnnxAttribute> onnx_attributes(const Options<n>& o)
   return {{"strides", ints(o.stride)}, {"pads", pads}, {"dilations", ints(o.dilation)}, {"group", o.groups}};
 }
 
+template <int n>
+Tensor weight_gradient_into(const Destination& to, const Options<n>& o, const Dims& sizes, const Tensor& x,
+                            const Tensor& g) {
+  if (to.is_plain(g.dtype())) return weight_gradient<n>(o, sizes, x, g, to.layout);
+  autograd::Place place(to, sizes, g.device());
+  kernels::conv2d(g.device(), ConvPass::weight_gradient, shape_of<n>(o, x.sizes(), sizes, g.sizes()), place.view(),
+                  x.view(), g.view(), View{}, {}, place.adds());
+  return place.done();
+}
+
 template <int n> struct Conv {
   static constexpr auto name = n == 2 ? "conv2d" : "conv3d";
   static constexpr const char* args[] = {"x", "weight", "bias"};
@@ -140,19 +150,12 @@ template <int n> struct Conv {
                                                : input_gradient<n>(op.options, g, weight, made);
         },
         [](const Op& op, Grad g, In<0> x, Shape<1> weight, Into<1> to) {
-          return op.weight_gradient_into(to, weight.sizes, x, g);
+          return weight_gradient_into<n>(to, op.options, weight.sizes, x, g);
         },
         [](Grad g, Into<2> to) { return sum_into(to, g, 1); });
   }
   static constexpr auto vjp() { return rules_of<Conv>(); }
   void onnx(OnnxCall& c) const { c.result(c.node("Conv", {c.in(0), c.in(1), c.in(2)}, onnx_attributes<n>(options))); }
-  Tensor weight_gradient_into(const Destination& to, const Dims& sizes, const Tensor& x, const Tensor& g) const {
-    if (to.is_plain(g.dtype())) return weight_gradient<n>(options, sizes, x, g, to.layout);
-    autograd::Place place(to, sizes, g.device());
-    kernels::conv2d(g.device(), ConvPass::weight_gradient, shape_of<n>(options, x.sizes(), sizes, g.sizes()),
-                    place.view(), x.view(), g.view(), View{}, {}, place.adds());
-    return place.done();
-  }
   static void samples(Samples& s);
 };
 
@@ -198,8 +201,8 @@ template <int n> struct InputGrad {
         [](const InputGrad& op, Grad h, In<1> weight) {
           return convolve<n>(op.options, cast(h, weight.dtype()), weight);
         },
-        [](const InputGrad& op, Grad h, In<0> g, Shape<1> weight) {
-          return weight_gradient<n>(op.options, weight.sizes, cast(h, g.dtype()), g);
+        [](const InputGrad& op, Grad h, In<0> g, Shape<1> weight, Into<1> to) {
+          return weight_gradient_into<n>(to, op.options, weight.sizes, cast(h, g.dtype()), g);
         });
   }
   void onnx(OnnxCall& c) const {  // as a transposed convolution

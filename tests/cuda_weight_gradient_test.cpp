@@ -106,29 +106,40 @@ TEST_CASE("so do those of matmul, on either side, and of a recurrent layer") {
   }
 }
 
-TEST_CASE("so do those of convolutions, of one pixel or more, in groups, of images and volumes") {
+TEST_CASE("so do those of convolutions, of one pixel or more, in groups, transposed, of images and volumes") {
   struct Case {
     Dims x, weight;
     int groups;
-    bool channels_last = false;
+    bool channels_last = false, weight_last = false, transposed = false;
   };
   for (const Device device : devices()) {
     for (const Dtype region : {f32, bf16, f16}) {
       for (const Case& c : {Case{{2, 16, 7, 6}, {24, 16, 3, 3}, 1}, Case{{3, 8, 5, 5}, {16, 8, 1, 1}, 1},
                             Case{{2, 8, 6, 6}, {8, 4, 3, 3}, 2}, Case{{0, 8, 6, 6}, {8, 8, 3, 3}, 1},
-                            Case{{2, 4, 3, 4, 5}, {8, 4, 2, 3, 3}, 1}, Case{{2, 16, 7, 6}, {24, 16, 3, 3}, 1, true}}) {
-        INFO(region << " " << c.x << " " << c.weight << (c.channels_last ? " channels-last" : "") << " on " << device);
+                            Case{{2, 4, 3, 4, 5}, {8, 4, 2, 3, 3}, 1}, Case{{2, 16, 7, 6}, {24, 16, 3, 3}, 1, true},
+                            Case{{2, 16, 7, 6}, {24, 16, 3, 3}, 1, true, true},
+                            Case{{2, 16, 7, 6}, {24, 16, 3, 3}, 1, false, true},
+                            Case{{2, 4, 3, 4, 5}, {8, 4, 2, 3, 3}, 1, true, true},
+                            Case{{2, 8, 5, 6}, {8, 24, 3, 3}, 1, true, false, true},
+                            Case{{2, 8, 5, 6}, {8, 12, 3, 3}, 2, false, true, true}}) {
+        INFO(region << " " << c.x << (c.channels_last ? " channels-last " : " ") << c.weight
+                    << (c.weight_last ? " channels-last" : "") << (c.transposed ? " transposed" : "") << " on "
+                    << device);
         const bool image = c.x.rank() == 4;
         // cuDNN rounds each gradient to the region's dtype before it is added, as in PyTorch, where nothing is timed.
         const bool rounds = !device.is_cpu() && region != f32 && cuda_backend::has_cudnn();
         const double unit = !rounds ? 0 : region == bf16 ? 0x1p-8 : 0x1p-11;
         const auto convolution = [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+          if (c.transposed) return conv_transpose2d(x, weight, bias, {.stride = 2, .groups = c.groups});
           if (image) return conv2d(x, weight, bias, {.padding = {1, 1}, .groups = c.groups});
           return conv3d(x, weight, bias, {.padding = {1, 1, 1}});
         };
-        const Tensor weight = random_on(device, c.weight, 1).requires_grad_();
-        const Tensor bias = random_on(device, {c.weight[0]}, 2).requires_grad_();
-        Tensor to_weight = zeros(c.weight, {.dtype = f64}), to_bias = zeros({c.weight[0]}, {.dtype = f64});
+        Tensor weight = random_on(device, c.weight, 1);
+        if (c.weight_last) weight = channels_last(weight);
+        weight.requires_grad_();
+        const std::int64_t outs = c.transposed ? c.weight[1] * c.groups : c.weight[0];
+        const Tensor bias = random_on(device, {outs}, 2).requires_grad_();
+        Tensor to_weight = zeros(c.weight, {.dtype = f64}), to_bias = zeros({outs}, {.dtype = f64});
         double rounding = 0;
         const void* memory = nullptr;
         for (std::uint64_t micro = 0; micro < 3; ++micro) {
@@ -139,15 +150,16 @@ TEST_CASE("so do those of convolutions, of one pixel or more, in groups, of imag
           const Tensor g = random_on(device, y.sizes(), 20 + micro, region);
           backward(y, g);
           const Tensor w = zeros(c.weight, {.dtype = f64}).requires_grad_();
-          const Tensor b = zeros({c.weight[0]}, {.dtype = f64}).requires_grad_();
+          const Tensor b = zeros({outs}, {.dtype = f64}).requires_grad_();
           backward(convolution(exact(x), w, b), exact(g));
           to_weight = to_weight + w.grad(), to_bias = to_bias + b.grad();
-          const double terms = static_cast<double>(micro + 1) * static_cast<double>(g.numel() / c.weight[0]);
+          const double terms = static_cast<double>(micro + 1) * static_cast<double>(g.numel() / outs);
           CHECK(weight.grad().dtype() == f32);
+          CHECK(weight.grad().is_contiguous() == !c.weight_last);
           if (rounds) rounding += unit * abs(w.grad()).max().item<double>();
           const Tolerance t = tolerance_for(f32, terms);
           CHECK(difference(weight.grad(), to_weight, {t.rtol, t.atol + rounding}) == "");
-          CHECK(difference(bias.grad(), to_bias, t) == "");
+          if (!c.transposed) CHECK(difference(bias.grad(), to_bias, t) == "");  // those are cast after the sum
           if (micro > 0) CHECK(weight.grad().raw_data() == memory);
           memory = weight.grad().raw_data();
         }
