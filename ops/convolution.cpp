@@ -112,6 +112,7 @@ template <int n> std::vector<OnnxAttribute> onnx_attributes(const Options<n>& o)
   return {{"strides", ints(o.stride)}, {"pads", pads}, {"dilations", ints(o.dilation)}, {"group", o.groups}};
 }
 
+// The same for a gradient rule: in the dtype and layout of the leaf that it is for, and added to what that has.
 template <int n>
 Tensor weight_gradient_into(const Destination& to, const Options<n>& o, const Dims& sizes, const Tensor& x,
                             const Tensor& g) {
