@@ -79,7 +79,8 @@ void to(ModuleRef module, Device device);
 void to(ModuleRef module, Dtype dtype);
 // Stores its tensors of 4 and 5 dimensions, the weights of convolutions, in this order, in place as above, as PyTorch's
 // net.to(memory_format=torch.channels_last). Worth it before a convolutional net trains in f16 or bf16 on a GPU, whose
-// convolutions are channels-last: no pass then converts a weight or its gradient. Files and results stay the same.
+// convolutions are channels-last: no pass then converts a weight or its gradient. Files and results stay the same; a
+// weight's data<T>() is in that order.
 void to(ModuleRef module, Layout layout);
 
 // A table of names, shapes and counts, with totals.

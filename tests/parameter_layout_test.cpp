@@ -1,8 +1,5 @@
 // nn::to(net, Layout::channels_last): a net trains to the same bits with its convolutions' weights in either order, and
 // their gradients, masters and optimizer's states lie as they do.
-#include <functional>
-#include <memory>
-
 #include "core/random.h"
 #include "mantissa.h"
 #include "tests/temp_dir.h"
