@@ -251,12 +251,7 @@ ReadScaling GradScaler::finish_scaling(PerOptimizer& e, const ClipNorm* clip) {
     left.scale = scale.is_same(scale_) ? copy_of(scale) : scale;
   }
   if (!clip) return left;
-  Tensor squares;
-  for (const Tensor& summary : e.summaries) {
-    const Tensor sum = summary.raw_view({}, {}, 0);
-    squares = squares.defined() ? add(squares, sum) : sum;
-  }
-  const Tensor norm = sqrt(squares).to(f32);
+  const Tensor norm = e.passes.size() > 1 ? joint_norm(e.summaries) : e.passes[0]->norm();
   if (!wrote) {
     left.norm = on(norm, e.passes[0]->scale().device());
     left.max_norm = clip->max_norm;
@@ -289,10 +284,9 @@ StepResult GradScaler::clipped_step(Steppable& optimizer, const ClipNorm& clip) 
   const Device device = gradients[0].gradient.device();
   GradientPass pass(gradients, shared_one(device, f32), write);
   gradients.clear();
-  const Tensor norm = sqrt(pass.summary().raw_view({}, {}, 0)).to(f32);
-  const ReadScaling scaling{pass.scale(), norm, clip.max_norm};
+  const ReadScaling scaling{pass.scale(), pass.norm(), clip.max_norm};
   if (write) {
-    pass.clip(norm, clip.max_norm);
+    pass.clip(pass.norm(), clip.max_norm);
     optimizer.step_unless({});
   } else {
     optimizer.step_scaled({}, scaling);

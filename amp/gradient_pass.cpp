@@ -41,7 +41,7 @@ struct DenseViews {
 GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, bool write, const Tensor& before)
     : write_(write), scale_(std::move(scale)),
       found_inf_(mantissa::empty({}, {.dtype = boolean, .device = scale_.device()})),
-      summary_(new_summary(scale_.device())) {
+      summary_(new_summary(scale_.device())), norm_(mantissa::empty({}, {.device = scale_.device()})) {
   const NoGrad no_grad;
   DenseViews dense;
   for (const auto& [g, parameter] : gradients) {
@@ -50,7 +50,7 @@ GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor s
   }
   kernels::unscale_gradients(scale_.device(), std::span<const GradientView>(dense.views), scale_.data<float>(), write,
                              before.defined() ? before.data<bool>() : nullptr, found_inf_.data<bool>(),
-                             fields_of(summary_));
+                             fields_of(summary_), norm_.data<float>());
   if (!write) return;
   dense.write_back();
   for (const Tensor& g : gradients_) {
@@ -87,18 +87,28 @@ bool GradientPass::is_start_of(std::span<const Tensor> gradients) const {
   return true;
 }
 
+Tensor joint_norm(std::span<const Tensor> summaries) {
+  Tensor squares;
+  for (const Tensor& summary : summaries) {
+    const Tensor sum = summary.raw_view({}, {}, 0);
+    squares = squares.defined() ? add(squares, sum) : sum;
+  }
+  return sqrt(squares).to(f32);
+}
+
 Tensor known_norm(std::span<const Tensor> gradients) {
   const std::lock_guard lock(living_mutex);
-  Tensor squares;
+  std::vector<Tensor> summaries;
+  Tensor norm;  // of the last pass
   while (!gradients.empty()) {
     const GradientPass* pass = living_passes;
     while (pass && (pass->empty() || !pass->is_start_of(gradients))) pass = pass->next_;
     if (!pass) return {};
-    const Tensor sum = pass->summary().raw_view({}, {}, 0);
-    squares = squares.defined() ? add(squares, sum) : sum;
+    norm = pass->norm();
+    summaries.push_back(pass->summary());
     gradients = gradients.subspan(pass->size());
   }
-  return squares.defined() ? sqrt(squares).to(f32) : Tensor();
+  return summaries.size() > 1 ? joint_norm(summaries) : norm;
 }
 
 GradientStats StepResult::gradients() const {

@@ -28,6 +28,7 @@ class GradientPass {
   const Tensor& found_inf() const { return found_inf_; }    // bool, 0-d: a gradient is not finite
   const Tensor& scale() const { return scale_; }
   const Tensor& summary() const { return summary_; }        // the fields of GradientSummary: f64[5]
+  const Tensor& norm() const { return norm_; }              // f32, 0-d: of the unscaled gradients as one vector
   // Whether `gradients` starts with this pass's gradients, unmodified since.
   bool is_start_of(std::span<const Tensor> gradients) const;
   std::size_t size() const { return gradients_.size(); }
@@ -41,10 +42,12 @@ class GradientPass {
   std::vector<Tensor> gradients_;
   std::vector<std::uint32_t> versions_;  // empty: nothing was written
   bool write_;
-  Tensor scale_, found_inf_, summary_;
+  Tensor scale_, found_inf_, summary_, norm_;
   GradientPass* next_ = nullptr;  // linked list of live passes
 };
 
+// The norm (f32, 0-d) of the gradients of several passes, from their summaries, which are on one device.
+Tensor joint_norm(std::span<const Tensor> summaries);
 // The L2 norm (f32, 0-d) of gradients taken as one vector, if they are those of live passes, in order, and unmodified
 // since; else undefined.
 Tensor known_norm(std::span<const Tensor> gradients);

@@ -32,7 +32,7 @@ Tensor settled_gradient(LeafNode& leaf) {
   const GradientView view{flat.raw_data(), flat.numel(), flat.dtype()};
   kernels::unscale_gradients(g.device(), std::span(&view, 1), pending.scale.data<float>(), true, nullptr,
                              reinterpret_cast<bool*>(summary + sizeof(GradientSummary) / sizeof(double)),
-                             reinterpret_cast<GradientSummary*>(summary));
+                             reinterpret_cast<GradientSummary*>(summary), nullptr);
   if (pending.norm.defined()) {
     kernels::scale_gradients(g.device(), std::span(&view, 1), pending.norm.data<float>(), pending.max_norm);
   }

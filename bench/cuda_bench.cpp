@@ -1,5 +1,6 @@
 // What single CUDA kernels reach on the GPU they run on: products of our own beside cuBLASLt, kernels bound by memory
-// as a share of the bandwidth of a copy, fused attention, linear_cross_entropy, and what an operator costs the host.
+// as a share of the bandwidth of a copy, fused attention, linear_cross_entropy, what an operator costs the host, and
+// what a kernel costs in a captured step.
 // Random data; times are the shortest and the median of rounds measured with events. `--check` computes tiny sizes once
 // and compares with the CPU instead, which is all that the CPU shim is asked for.
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "core/allocator.h"
 #include "core/device_report.h"
 #include "cuda/gemm.h"
+#include "cuda/launch.h"
 #include "cuda/runtime.h"
 #include "cuda/tuner.h"
 #include "mantissa.h"
@@ -279,6 +282,60 @@ void measure_host() {
   one("add, not recorded", [&] { (void)(b + b); });
 }
 
+// --- captured steps whose kernels may overlap, and the same that may not ---
+struct Mlp {
+  nn::LinearAct fc1{784, 256, Activation::relu}, fc2{256, 128, Activation::relu};
+  nn::Linear fc3{128, 10};
+  MANTISSA_FIELDS(fc1, fc2, fc3)
+  Tensor operator()(const Tensor& x) const { return fc3(fc2(fc1(x))); }
+};
+
+// Makes a step each way and replays them in turns, ABBA.
+template <class Make> void measure_captured(const char* name, int kernels, const Tensor& input, const Make& make) {
+  const auto captured = [&](bool overlap) {
+    cuda_backend::set_overlap(overlap);
+    auto step = jit::capture(make());
+    for (int i = 0; i < 2; ++i) step(input);  // as it is, then recorded
+    return step;
+  };
+  auto apart = captured(false), together = captured(true);
+  if (check_only) return;
+  const auto turn = [&](auto& step) { return round_of([&] { step(input); }, 200); };
+  std::vector<double> times[2], ratios;
+  for (int i = 0; i < 15; ++i) {
+    const double a = turn(apart), b = turn(together), c = turn(together), d = turn(apart);
+    times[0].push_back((a + d) / 2), times[1].push_back((b + c) / 2), ratios.push_back((a + d) / (b + c));
+  }
+  for (auto* list : {&times[0], &times[1], &ratios}) std::sort(list->begin(), list->end());
+  std::printf("captured: %-24s %9.2f us, %.2f for each kernel; overlapping %9.2f us, %.2f: %.3fx [%.3f, %.3f]\n", name,
+              times[0][7], times[0][7] / kernels, times[1][7], times[1][7] / kernels, ratios[7], ratios.front(),
+              ratios.back());
+}
+void measure_captured() {
+  constexpr int kernels = 200;
+  measure_captured("additions of 16 numbers", kernels, random({16}, f32), [] {
+    return [](const Tensor& x) {
+      Tensor y = x;
+      for (int i = 0; i < kernels; ++i) y = y + x;
+      return y;
+    };
+  });
+  const Tensor label = randint(0, 10, {128}).to(cuda);
+  // tests/cuda_shim/step_launches_test.cpp counts the 13.
+  measure_captured("step of an MLP, bf16", 13, random({128, 784}, f32), [&] {
+    const auto net = std::make_shared<Mlp>();
+    nn::to(*net, cuda);
+    const auto adam = std::make_shared<optim::Adam>(nn::parameters(*net));
+    return [=](const Tensor& image) {
+      const Tensor loss = amp::autocast(bf16, [&] { return cross_entropy((*net)(image), label); });
+      backward(loss);
+      adam->step();
+      nn::zero_grad(*net);
+      return loss.detach();
+    };
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -306,6 +363,7 @@ int main(int argc, char** argv) {
   if (check_only) measure_head(20, 16, 72, bf16);
   else measure_head(8192, 768, 50304, bf16);
   measure_host();
+  measure_captured();
   std::printf(failures > 0 ? "%d failures\n" : "done\n", failures);
   return failures > 0;
 }

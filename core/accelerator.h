@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/allocator.h"
 #include "core/device.h"
@@ -55,7 +56,14 @@ MANTISSA_ACCELERATOR void destroy_graph(Graph* graph) noexcept;
 MANTISSA_ACCELERATOR void begin_recording(Graph* graph, std::uint64_t random_seed, std::uint64_t random_offset);
 MANTISSA_ACCELERATOR void end_recording(Graph* graph);             // throws if something could not be recorded
 MANTISSA_ACCELERATOR void give_up_recording(Graph* graph) noexcept;
-MANTISSA_ACCELERATOR void replay(Graph* graph, std::uint64_t random_seed, std::uint64_t random_offset);
+// Bytes of device memory that are copied before a replay. Those of one replay must not overlap.
+struct GraphInput {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+MANTISSA_ACCELERATOR void replay(Graph* graph, std::span<const GraphInput> inputs, std::uint64_t random_seed,
+                                 std::uint64_t random_offset);
 MANTISSA_ACCELERATOR std::size_t graph_bytes(Graph* graph);        // device memory that it holds
 
 bool has_cuda_backend();  // whether this program contains one

@@ -77,10 +77,10 @@ MANTISSA_KERNEL(optimizer_step, int formula, const double* hyper, const bool* sk
                 std::span<const ParameterView> parameters)
 
 // g = g / scale in place, or not stored if `write` is false. In both cases *summary describes the results as rounded to
-// g's dtype, and *found_inf tells whether one of them is not finite, or *before is true (`before` may be null). The sum
-// of squares is bitwise that of gradient_norm.
+// g's dtype, and *found_inf tells whether one of them is not finite, or *before is true (`before` may be null). *norm,
+// unless null, is bitwise that of gradient_norm with p = 2.
 MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool write,
-                const bool* before, bool* found_inf, GradientSummary* summary)
+                const bool* before, bool* found_inf, GradientSummary* summary, float* norm)
 
 // One iteration of the loss scale: state->iterate(*scale, ...). `forward_failed` may be null.
 MANTISSA_KERNEL(update_loss_scale, float* scale, ScalerState* state, std::span<const Verdict> verdicts,

@@ -18,6 +18,7 @@ constexpr std::int64_t most_blocks = 1024;
 // found: the bits of max |a|, of max |a - b|, and of 1 if exactly one is finite and far from overflow. Bit patterns of
 // nonnegative floats order as the values do.
 __global__ void agree_kernel(RowOperand a, RowOperand b, std::int64_t n, float nearly_infinite, unsigned* found) {
+  wait_for_previous_kernel();
   __shared__ float scratch[32];
   float most[3] = {0, 0, 0};
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;

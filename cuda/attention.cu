@@ -40,6 +40,7 @@ void run(const AttentionProblem& p, bool backward) {
 
 // Converts a mask to the additive form that cuDNN takes.
 __global__ void attention_bias_kernel(AttentionProblem p, AttentionBias b) {
+  wait_for_previous_kernel();
   const std::int64_t n = b.sizes[0] * b.sizes[1] * b.sizes[2] * b.sizes[3];
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
        i += std::int64_t{gridDim.x} * blockDim.x) {
@@ -56,6 +57,7 @@ __global__ void attention_bias_kernel(AttentionProblem p, AttentionBias b) {
 }
 // One warp per query: a fully masked query gets zeros and an infinite lse, as in our own kernels.
 __global__ void attention_blind_kernel(AttentionProblem p) {
+  wait_for_previous_kernel();
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= p.batch * p.heads * p.queries) return;
   float* lse = static_cast<float*>(p.lse) + row;
@@ -70,6 +72,7 @@ __global__ void attention_blind_kernel(AttentionProblem p) {
 
 // One warp per query.
 template <class C> __global__ void attention_delta_kernel(AttentionProblem p) {
+  wait_for_previous_kernel();
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= p.batch * p.heads * p.queries) return;
   const std::int64_t query = row % p.queries, head = row / p.queries % p.heads, batch = row / (p.queries * p.heads);

@@ -221,6 +221,7 @@ __device__ inline void store_rows(const AttentionRows& to, const Place& at, std:
 
 template <class A, bool plain>
 __global__ void __launch_bounds__(A::threads) attention_forward_kernel(AttentionProblem p, std::int64_t tiles) {
+  wait_for_previous_kernel();
   using C = typename A::Compute;
   using T = typename A::Stored;
   MANTISSA_SHARED(char, shared);
@@ -341,6 +342,7 @@ template <class C, bool plain> struct Derivative {
 // for_delta: computes, instead of dq, delta from the weights and dy v, because y may have been rounded.
 template <class A, bool for_delta, bool plain>
 __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProblem p, std::int64_t tiles) {
+  wait_for_previous_kernel();
   using C = typename A::Compute;
   using T = typename A::Stored;
   MANTISSA_SHARED(char, shared);
@@ -413,6 +415,7 @@ __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProbl
 // for_dk, for_dv: which of the two are computed; wide heads have registers for only one at a time.
 template <class A, bool for_dk, bool for_dv, bool plain>
 __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProblem p, std::int64_t tiles) {
+  wait_for_previous_kernel();
   using C = typename A::Compute;
   using T = typename A::Stored;
   MANTISSA_SHARED(char, shared);

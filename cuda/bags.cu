@@ -16,6 +16,7 @@ namespace {
 
 __global__ void check_offsets_kernel(const std::int64_t* offsets, std::int64_t step, std::int64_t bags,
                                     std::int64_t indices, Note* note) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= bags) return;
   const std::int64_t begin = offsets[i * step], end = offsets[(i + 1) * step];
@@ -28,6 +29,7 @@ template <class T, int each>
 __global__ void sum_bags_kernel(T* y, const T* weight, const std::int64_t* indices, const std::int64_t* offsets,
                                 const T* factors, std::int64_t bags, std::int64_t columns, std::int64_t rows,
                                 std::int64_t count, Bags how) {
+  wait_for_previous_kernel();
   using C = Compute<T>;
   using Part = Neighbours<T, each>;
   const std::int64_t parts = columns / each, u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;

@@ -53,6 +53,7 @@ template <class C> __device__ inline void store_partial(C* partial, const Planes
 
 template <class C, int width>
 __global__ void batch_norm_stretches(Planes p, Stretches stretches, C* partial, RowOperand x, FirstElements firsts) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const C first = firsts.at<C>(blockIdx.x);
   C v[width], sum = 0, squares = 0;
@@ -78,6 +79,7 @@ __global__ void batch_norm_stretches(Planes p, Stretches stretches, C* partial, 
 template <class C, int width>
 __global__ void batch_norm_apply(Planes p, RowOperand y, RowOperand x, RowOperand z, RowOperand weight, RowOperand bias,
                                  const C* means, const C* inv_stds, bool relu) {
+  wait_for_previous_kernel();
   const std::int64_t total = p.count() * p.channels, step = std::int64_t{gridDim.x} * blockDim.x * width;
   for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width; i < total; i += step) {
     const Normalise<C> normalise(i / p.inner % p.channels, means, inv_stds, weight, bias);
@@ -108,6 +110,7 @@ template <class C, int width>
 __global__ void batch_norm_stretch_sums(Planes p, Stretches stretches, C* partial, RowOperand g, RowOperand x,
                                         RowOperand y, RowOperand dz, RowOperand weight, RowOperand bias, const C* means,
                                         const C* inv_stds, bool relu) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const Normalise<C> normalise(blockIdx.x, means, inv_stds, weight, bias);
   C u[width], v[width], db = 0, dw = 0;
@@ -128,6 +131,7 @@ template <class C, int width>
 __global__ void batch_norm_backward_apply(Planes p, RowOperand dx, RowOperand g, RowOperand x, RowOperand weight,
                                           RowOperand bias, const C* means, const C* inv_stds, const C* sums,
                                           bool training, bool relu) {
+  wait_for_previous_kernel();
   const std::int64_t total = p.count() * p.channels, step = std::int64_t{gridDim.x} * blockDim.x * width;
   for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width; i < total; i += step) {
     const std::int64_t c = i / p.inner % p.channels;

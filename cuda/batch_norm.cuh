@@ -64,6 +64,7 @@ __global__ void __launch_bounds__(32 * joining_rows)
     batch_norm_statistics(std::int64_t channels, Stretches stretches, C* means, C* inv_stds, const C* partial,
                           FirstElements first, RunningStatistic running_mean, RunningStatistic running_var,
                           std::int64_t* batches, bool training, double momentum, C eps) {
+  wait_for_previous_kernel();
   __shared__ C scratch[joining_rows][32];
   const std::int64_t c = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
   C mean = 0, var = 0;
@@ -100,6 +101,7 @@ template <class C>
 __global__ void __launch_bounds__(32 * joining_rows)
     batch_norm_sums(std::int64_t channels, Stretches stretches, C* partial, RowOperand dweight, RowOperand dbias,
                     const C* inv_stds) {
+  wait_for_previous_kernel();
   __shared__ C scratch[joining_rows][32];
   const std::int64_t c = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
   C db = 0, dw = 0;

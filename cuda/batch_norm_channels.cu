@@ -74,6 +74,7 @@ __device__ inline void store_partial(C* partial, std::int64_t channels, std::int
 template <class C, int width>
 __global__ void __launch_bounds__(block_threads)
 batch_norm_rows(Channels t, Stretches stretches, C* partial, RowOperand x) {
+  wait_for_previous_kernel();
   __shared__ Scratch<C, width> means, deviations;
   __shared__ std::int64_t counts[block_threads];
   const std::int64_t c = this_channel<width>();
@@ -97,6 +98,7 @@ template <class C, int width>
 __global__ void __launch_bounds__(block_threads)
     batch_norm_apply_rows(Channels t, RowOperand y, RowOperand x, RowOperand z, RowOperand weight, RowOperand bias,
                           const C* means, const C* inv_stds, bool relu) {
+  wait_for_previous_kernel();
   const std::int64_t c = this_channel<width>();
   if (c >= t.channels) return;
   Normalise<C> normalise[width];
@@ -123,6 +125,7 @@ __global__ void __launch_bounds__(block_threads)
     batch_norm_row_sums(Channels t, Stretches stretches, C* partial, RowOperand g, RowOperand x, RowOperand y,
                         RowOperand dz, RowOperand weight, RowOperand bias, const C* means, const C* inv_stds,
                         bool relu) {
+  wait_for_previous_kernel();
   __shared__ Scratch<C, width> first, second;
   const std::int64_t c = this_channel<width>();
   C db[width] = {}, dw[width] = {};
@@ -165,6 +168,7 @@ template <class C, int width>
 __global__ void __launch_bounds__(block_threads)
     batch_norm_backward_rows(Channels t, RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, RowOperand bias,
                              const C* means, const C* inv_stds, const C* sums, bool training, bool relu) {
+  wait_for_previous_kernel();
   const std::int64_t c = this_channel<width>();
   if (c >= t.channels) return;
   NormGradient<C> gradient[width];

@@ -42,6 +42,7 @@ template <class T> __device__ bool suppresses(const Box<T>& a, const Box<T>& b, 
 
 // Bit k of word blockIdx.x in row i of `bits`: whether box first + i suppresses box blockIdx.x * 64 + k after it.
 template <class T> __global__ void pairs_kernel(Bits* bits, Boxes<T> boxes, std::int64_t first, std::int64_t words) {
+  wait_for_previous_kernel();
   __shared__ Box<T> others[group];
   const int me = static_cast<int>(threadIdx.x);
   const std::int64_t begin = std::int64_t{blockIdx.x} * group, i = std::int64_t{blockIdx.y} * group + me;
@@ -58,6 +59,7 @@ template <class T> __global__ void pairs_kernel(Bits* bits, Boxes<T> boxes, std:
 // One block, for the rows [first, last) whose bits are known. gone: a bit for every box.
 __global__ void keep_kernel(bool* kept, Bits* gone, const Bits* bits, std::int64_t first, std::int64_t last,
                             std::int64_t words) {
+  wait_for_previous_kernel();
   __shared__ Bits among[group], chosen;
   const int me = static_cast<int>(threadIdx.x);
   for (std::int64_t begin = first; begin < last; begin += group) {

@@ -23,6 +23,7 @@ Messages& messages() {
 }
 
 __global__ void note_unless_all_kernel(const bool* ok, std::int64_t n, int message, Note* note) {
+  wait_for_previous_kernel();
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step)
     if (!ok[i]) note_out_of_range(note, 4, message, n, i);

@@ -42,6 +42,7 @@ struct Unfolding {
 
 // One thread per element of the matrices of `images` images.
 template <class Word> __global__ void unfold_kernel(Word* to, const Word* x, Unfolding u, std::int64_t images) {
+  wait_for_previous_kernel();
   const ConvShape& s = u.s;
   const std::int64_t rows = u.rows(), pixels = u.pixels(), n = images * s.groups * rows * pixels;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
@@ -62,6 +63,7 @@ template <class Word> __global__ void unfold_kernel(Word* to, const Word* x, Unf
 
 // One thread per input pixel sums the elements that it contributed to, in the order of the kernel's taps.
 template <class C> __global__ void fold_kernel(void* y, Dtype dtype, const C* from, Unfolding u, std::int64_t images) {
+  wait_for_previous_kernel();
   const ConvShape& s = u.s;
   const std::int64_t n = images * s.in_image();
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;

@@ -36,6 +36,7 @@ struct Unfolding {
         row(s.taps() * words, count), tap(words, count), pixel(s.out_pixels(), count), line(s.out[1], count) {}
 };
 template <class Word> __global__ void unfold_rows(Word* to, const Word* x, Unfolding u) {
+  wait_for_previous_kernel();
   const ConvShape& s = u.s;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < u.count;
        i += std::int64_t{gridDim.x} * blockDim.x) {
@@ -58,6 +59,7 @@ struct Folding {
         pixel(s.in_pixels(), count), line(s.in[1], count) {}
 };
 template <class C, int width> __global__ void fold_rows(RowOperand dx, RowOperand from, Folding f) {
+  wait_for_previous_kernel();
   const ConvShape& s = f.s;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < f.count;
        i += std::int64_t{gridDim.x} * blockDim.x) {

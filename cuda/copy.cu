@@ -29,6 +29,7 @@ struct Multiply {
 
 // --- elements of the same dtype are moved as plain words of their size ---
 template <class Word> __global__ void copy_words_kernel(Walk<1> walk) {
+  wait_for_previous_kernel();
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.count; i += gridDim.x * blockDim.x) {
     std::int64_t at[2];
     walk.offsets(i, at);

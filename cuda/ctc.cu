@@ -62,6 +62,7 @@ template <class C> struct Sequence {
 
 template <class C>
 __global__ void ctc_forward(RowOperand loss, C* alphas, Batch batch, std::int64_t times, std::int64_t row) {
+  wait_for_previous_kernel();
   const Sequence<C> q(batch, blockIdx.x);
   C* alpha = alphas + q.n * times * row;
   for (std::int64_t i = threadIdx.x; i < times * row; i += blockDim.x) alpha[i] = nothing<C>();
@@ -84,6 +85,7 @@ __global__ void ctc_forward(RowOperand loss, C* alphas, Batch batch, std::int64_
 template <class C>
 __global__ void ctc_backward(RowOperand dx, RowOperand g, const C* alphas, C* betas, Batch batch, std::int64_t times,
                              std::int64_t row) {
+  wait_for_previous_kernel();
   const Sequence<C> q(batch, blockIdx.x);
   const C gradient = load_element<C>(g.data, g.dtype, q.n);
   if (gradient == C(0)) return;  // also for an infinite loss that was replaced by 0

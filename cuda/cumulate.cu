@@ -41,6 +41,7 @@ struct Chunks {
 };
 
 template <class W> __global__ void chunk_sums_kernel(W* sums, Lines a, Chunks chunks) {
+  wait_for_previous_kernel();
   if (chunks.none()) return;
   const std::int64_t from = a.start(chunks.line()), end = chunks.end();
   W sum = 0;
@@ -54,6 +55,7 @@ template <class W> __global__ void chunk_sums_kernel(W* sums, Lines a, Chunks ch
 template <class W>
 __global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype, Lines out, Lines a, Lines b, Chunks chunks,
                             const W* before) {
+  wait_for_previous_kernel();
   if (chunks.none()) return;
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t line = chunks.line(), end = chunks.end();

@@ -24,6 +24,7 @@ template <class F, class C, int arity> __device__ inline C call_formula(const F&
 
 // Packs of eight. Innermost strides are 1, or 0 for a broadcast operand.
 template <class F, class C, int arity> __global__ void pack_kernel(F f, Walk<arity> walk) {
+  wait_for_previous_kernel();
   Quads at[arity + 1];
   const Share share = walk.share(at);
   if (share.count == 0) return;
@@ -54,6 +55,7 @@ template <class F, class C, int arity> __global__ void pack_kernel(F f, Walk<ari
 }
 
 template <class F, class C, int arity> __global__ void element_kernel(F f, Walk<arity> walk) {
+  wait_for_previous_kernel();
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.count; i += gridDim.x * blockDim.x) {
     std::int64_t at[arity + 1];
     walk.offsets(i, at);
@@ -92,6 +94,7 @@ __device__ inline void store_some(const Operand& o, std::int64_t at, int count, 
 // f64, with two neighbours at a time if `pairs`: an access of 16 bytes. Functions in f64 are long, so there is one copy
 // of the formula for both, and for single elements.
 template <class F, int arity> __global__ void f64_kernel(F f, Walk<arity> walk, bool pairs) {
+  wait_for_previous_kernel();
   const unsigned each = pairs ? 2 : 1, first = (blockIdx.x * blockDim.x + threadIdx.x) * each;
   for (unsigned i = first; i < walk.count; i += gridDim.x * blockDim.x * each) {
     const int count = pairs && i + 1 < walk.count ? 2 : 1;

@@ -147,6 +147,7 @@ __device__ void transform_group(Complex<C>* y, const Complex<C>* x, std::int64_t
 
 // One block per row; two rows of n numbers in shared memory.
 template <class C> __global__ void fft_block_kernel(Job job, Radices radices) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(Complex<C>, memory);
   const std::int64_t row = blockIdx.x, n = job.n;
   Complex<C>*from = memory, *to = memory + n;
@@ -168,6 +169,7 @@ template <class C> __global__ void fft_block_kernel(Job job, Radices radices) {
 template <class C>
 __global__ void fft_pass_kernel(Complex<C>* y, const Complex<C>* x, std::int64_t rows, std::int64_t n, int r,
                                 std::int64_t stride) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, groups = n / r;
   if (i >= rows * groups) return;
   const std::int64_t row = i / groups;
@@ -180,6 +182,7 @@ template <class C> __device__ Complex<C> chirp(std::int64_t j, std::int64_t n) {
 }
 // Loads rows of m numbers: those of x, multiplied by the chirp if m is not n, padded with zeros.
 template <class C> __global__ void fft_load_kernel(Complex<C>* to, Job job, std::int64_t m) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= job.rows * m) return;
   const std::int64_t row = i / m, j = i - row * m;
@@ -189,6 +192,7 @@ template <class C> __global__ void fft_load_kernel(Complex<C>* to, Job job, std:
 }
 // The convolution kernel: the conjugate chirp, at j and -j.
 template <class C> __global__ void fft_chirp_kernel(Complex<C>* to, std::int64_t n, std::int64_t m) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= m) return;
   const std::int64_t j = i < n ? i : m - i;
@@ -199,12 +203,14 @@ template <class C> __global__ void fft_chirp_kernel(Complex<C>* to, std::int64_t
 // The conjugate of x times the spectrum, so that a forward transform computes the inverse.
 template <class C>
 __global__ void fft_multiply_kernel(Complex<C>* x, const Complex<C>* spectrum, std::int64_t rows, std::int64_t m) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= rows * m) return;
   const Complex<C> v = x[i] * spectrum[i % m];
   x[i] = {v.re, -v.im};
 }
 template <class C> __global__ void fft_store_kernel(Job job, const Complex<C>* from, std::int64_t m) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= job.rows * job.n) return;
   const std::int64_t row = i / job.n, k = i - row * job.n;

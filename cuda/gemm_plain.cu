@@ -65,6 +65,7 @@ template <class C> __device__ inline void follow(const Gemm& g, std::int64_t at)
 
 template <class C, int tile, bool a_transposed, bool b_transposed>
 __global__ void __launch_bounds__(plain_threads, 2) gemm_plain(Gemm g) {
+  cuda_backend::wait_for_previous_kernel();
   using A = Operand<C, tile, a_transposed>;
   using B = Operand<C, tile, !b_transposed>;
   constexpr int pieces = tile / 64, most = 4 * pieces;

@@ -33,6 +33,7 @@ struct Clamp {
 
 template <class C, class F>
 __global__ void __launch_bounds__(block_size) transform(TensorList<GradientView> list, F f) {
+  wait_for_previous_kernel();
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
   const Share share = share_of_chunk(begin, g.numel, g.dtype == f32);
@@ -90,6 +91,7 @@ struct Summaries {
 template <class C>
 __global__ void __launch_bounds__(block_size)
     unscale_chunks(TensorList<GradientView> list, const float* scale, bool write, Summaries out, std::int64_t first) {
+  wait_for_previous_kernel();
   __shared__ double scratch[32];
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
@@ -126,7 +128,9 @@ __global__ void __launch_bounds__(block_size)
   out.row(3)[b] = nans;
   out.row(4)[b] = infs + nans > 0 ? static_cast<double>(g.index) : -1;
 }
-__global__ void join_summaries(GradientSummary* summary, const bool* before, bool* found_inf, Summaries in) {
+__global__ void join_summaries(GradientSummary* summary, float* norm, const bool* before, bool* found_inf,
+                               Summaries in) {
+  wait_for_previous_kernel();
   __shared__ double scratch[32];
   const auto fold_row = [&]<class Fold>(int r, Fold) {
     const double mine = fold_apart<Fold, double>(threadIdx.x, in.blocks, blockDim.x, [&](std::int64_t b) {
@@ -140,6 +144,7 @@ __global__ void join_summaries(GradientSummary* summary, const bool* before, boo
   if (threadIdx.x != 0) return;
   *summary = {squares, largest, infs, nans, bad < __builtin_huge_val() ? bad : -1};
   *found_inf = infs + nans > 0 || (before && *before);
+  if (norm) *norm = static_cast<float>(std::sqrt(squares));
 }
 
 // --- norms ---
@@ -147,6 +152,7 @@ enum class NormKind { one, two, largest, general };
 template <class C>
 __global__ void __launch_bounds__(block_size)
     norm_chunks(TensorList<GradientView> list, NormKind kind, double p, double* sums, std::int64_t first) {
+  wait_for_previous_kernel();
   __shared__ double scratch[32];
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
@@ -167,6 +173,7 @@ __global__ void __launch_bounds__(block_size)
   if (threadIdx.x == 0) sums[first + blockIdx.x] = mine;
 }
 __global__ void join_norms(float* norm, const double* sums, std::int64_t blocks, NormKind kind, double p) {
+  wait_for_previous_kernel();
   __shared__ double scratch[32];
   const auto fold_all = [&]<class Fold>(Fold) {
     return fold_block<Fold>(
@@ -187,20 +194,21 @@ struct Verdicts {
 };
 __global__ void loss_scale_step(float* scale, ScalerState* state, Verdicts verdicts, const bool* forward_failed,
                                 ScaleRule rule) {
+  wait_for_previous_kernel();
   state->iterate(*scale, verdicts.verdict, verdicts.count, forward_failed && *forward_failed, rule);
 }
 
 }  // namespace
 
 void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, const bool* before,
-                       bool* found_inf, GradientSummary* summary) {
+                       bool* found_inf, GradientSummary* summary, float* norm) {
   const std::int64_t blocks = count_blocks(gradients);
   const Tensor scratch = Tensor::allocate({5, blocks}, f64, this_device());
   const Summaries partial{static_cast<double*>(scratch.view().data), blocks};
   for_all_lists(gradients, [&]<class C>(const TensorList<GradientView>& list, std::int64_t first) {
     launch("unscale_gradients", unscale_chunks<C>, grid_of(list), list, scale, write, partial, first);
   });
-  launch("join_summaries", join_summaries, Grid{dim3(1), dim3(512)}, summary, before, found_inf, partial);
+  launch("join_summaries", join_summaries, Grid{dim3(1), dim3(512)}, summary, norm, before, found_inf, partial);
 }
 
 void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed,

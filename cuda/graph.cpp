@@ -1,10 +1,11 @@
 // Capture and replay of a step as a CUDA graph: see core/accelerator.h. Every replay reads its position in the random
-// number stream from a few bytes of device memory, written just before it on the same stream.
+// number stream from a few bytes of device memory, written just before it on the same stream, with its inputs.
 #include <array>
 #include <optional>
 
 #include "core/accelerator.h"
 #include "cuda/check.h"
+#include "cuda/graph_inputs.h"
 #include "cuda/runtime.h"
 
 namespace mantissa::cuda_backend {
@@ -72,10 +73,10 @@ void give_up_recording(Graph* g) noexcept {
   (void)cudaGetLastError();
 }
 
-void replay(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
+void replay(Graph* g, std::span<const GraphInput> inputs, std::uint64_t random_seed, std::uint64_t random_offset) {
   const std::array<std::uint64_t, 2> position{random_seed, random_offset};
-  if (g->position != position) {  // unchanged if the step draws no random numbers
-    copy_bytes(g->random, this_device(), position.data(), cpu, sizeof position);  // through pinned memory: no waiting
+  if (!inputs.empty() || g->position != position) {  // the latter is unchanged if the step draws no random numbers
+    place_inputs(inputs, g->random, random_seed, random_offset);
     g->position = position;
   }
   check_status(cudaGraphLaunch(g->executable, stream()), "replaying a captured step");

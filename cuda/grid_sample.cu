@@ -92,6 +92,7 @@ Grid grid_of_points(std::int64_t points, std::int64_t batch, std::int64_t channe
 }
 
 template <class T, int n, int taps> __global__ void read_points(T* y, const T* x, const T* grid, GridSpace<n> s) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
@@ -108,6 +109,7 @@ template <class T, int n, int taps> __global__ void read_points(T* y, const T* x
 
 template <class T, int n, int taps>
 __global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* grid, GridSpace<n> s) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
@@ -146,6 +148,7 @@ __global__ void differentiate_points(T* dgrid, const T* g, const T* x, const T* 
 // Contribution k of point i is number i * count + k of its sample: its pixel, which is `plane` if outside, and weight.
 template <class T, int n, int taps>
 __global__ void list_contributions(std::int64_t* pixel, T* weight, const T* grid, GridSpace<n> s) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.points) return;
   for (std::int64_t sample = blockIdx.y; sample < s.batch; sample += gridDim.y) {
@@ -161,6 +164,7 @@ __global__ void list_contributions(std::int64_t* pixel, T* weight, const T* grid
 // start[p]: the first of the `count` sorted contributions of a sample to pixel p or a later one, for p up to `plane`.
 __global__ void find_starts(std::int64_t* start, const std::int64_t* pixel, std::int64_t count, std::int64_t plane,
                             std::int64_t batch) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i > count) return;
   for (std::int64_t sample = blockIdx.y; sample < batch; sample += gridDim.y) {
@@ -173,6 +177,7 @@ template <class T>
 __global__ void sum_contributions(T* dx, const T* g, const std::int64_t* start, const std::int64_t* order,
                                   const T* weight, std::int64_t plane, std::int64_t points, int count,
                                   std::int64_t batch, std::int64_t channels) {
+  wait_for_previous_kernel();
   const std::int64_t p = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (p >= plane) return;
   for (std::int64_t sample = blockIdx.y; sample < batch; sample += gridDim.y) {

@@ -60,6 +60,7 @@ template <class C, int width, int held>
 __global__ void __launch_bounds__(most_row_threads)
     group_norm_rows(Groups groups, RowOperand y, C* means, C* inv_stds, RowOperand x, const C* weight, const C* bias,
                     C eps) {
+  wait_for_previous_kernel();
   __shared__ C scratch[96];
   const std::int64_t at = this_row();
   if (at >= groups.rows) return;
@@ -83,6 +84,7 @@ template <class C, int width, int held>
 __global__ void __launch_bounds__(most_row_threads)
     group_norm_backward_rows(Groups groups, RowOperand dx, C* partial, RowOperand g, RowOperand x, const C* weight,
                              const C* means, const C* inv_stds) {
+  wait_for_previous_kernel();
   __shared__ C scratch[64];
   const std::int64_t at = this_row();
   if (at >= groups.rows) return;

@@ -18,6 +18,7 @@ constexpr std::int64_t few = 4096;  // values that each block counts by itself, 
 __device__ inline bool is_value(std::int64_t v, std::int64_t bins) { return v >= 0 && v < bins; }
 
 __global__ void count_few_kernel(unsigned long long* counts, const std::int64_t* x, std::int64_t n, std::int64_t bins) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(unsigned, table);
   for (std::int64_t v = threadIdx.x; v < bins; v += blockDim.x) table[v] = 0;
   __syncthreads();
@@ -32,6 +33,7 @@ __global__ void count_few_kernel(unsigned long long* counts, const std::int64_t*
 }
 __global__ void count_many_kernel(unsigned long long* counts, const std::int64_t* x, std::int64_t n,
                                   std::int64_t bins) {
+  wait_for_previous_kernel();
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
        i += std::int64_t{gridDim.x} * blockDim.x) {
     if (is_value(x[i], bins)) atomicAdd(counts + x[i], 1ull);

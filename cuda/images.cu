@@ -21,6 +21,7 @@ struct Pictures {
 // One thread per pixel of the batch.
 __global__ void gather_images_kernel(void* y, Dtype dtype, const std::uint8_t* images, const std::int64_t* plan,
                                      int steps, const float* table, Pictures p) {
+  wait_for_previous_kernel();
   const std::int64_t pixels = p.height * p.width, i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= p.total()) return;
   const std::int64_t picture = i / (p.channels * pixels), channel = i / pixels % p.channels;

@@ -63,6 +63,7 @@ bool is_shared(const IndexWalk& w) {
 
 __global__ void check_indices_kernel(const std::int64_t* index, Offsets walk, std::int64_t n, std::int64_t size,
                                      Note* out) {
+  wait_for_previous_kernel();
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
        i += std::int64_t{gridDim.x} * blockDim.x) {
     (void)inside_or_noted(index[walk(i)], size, out);
@@ -73,6 +74,7 @@ __global__ void check_indices_kernel(const std::int64_t* index, Offsets walk, st
 template <class Word>
 __global__ void gather_kernel(Word* y, const Word* x, const std::int64_t* index, Offsets y_at, Offsets x_at,
                               Offsets index_at, std::int64_t x_step, std::int64_t n, std::int64_t size, Note* note) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const std::int64_t at = index[index_at(i)];
@@ -113,6 +115,7 @@ bool moves_16_bytes(const View& y, const View& x, int dim, const View& index) {
 // winner[lists][targets]: one list for each line, or for all of them if they have the same index.
 __global__ void claim_kernel(long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t lists,
                              std::int64_t targets, Note* note) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= lists * w.length) return;
   const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
@@ -121,6 +124,7 @@ __global__ void claim_kernel(long long* winner, const std::int64_t* index, Index
 template <class Word>
 __global__ void scatter_kernel(Word* y, const Word* source, const long long* winner, const std::int64_t* index,
                                IndexWalk w, std::int64_t lists, std::int64_t targets) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= w.lines * w.length) return;
   const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
@@ -132,6 +136,7 @@ __global__ void scatter_kernel(Word* y, const Word* source, const long long* win
 // One thread per line processes it in order: for many lines, or short ones.
 template <class Fold, class T>
 __global__ void fold_lines_kernel(T* y, const T* source, const std::int64_t* index, IndexWalk w, Note* note) {
+  wait_for_previous_kernel();
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (line >= w.lines) return;
   const std::int64_t* at = index + w.index.start(line);
@@ -158,6 +163,7 @@ __global__ void fold_lines_kernel(T* y, const T* source, const std::int64_t* ind
 inline constexpr std::uint64_t no_key = ~std::uint64_t{0};  // of an index out of range
 __global__ void index_keys_kernel(std::uint64_t* keys, const std::int64_t* index, IndexWalk w, std::int64_t lines,
                                   Note* note) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= lines * w.length) return;
   const std::int64_t v = index[w.index.start(i / w.length) + i % w.length * w.index.step];
@@ -177,6 +183,7 @@ __device__ inline bool continues(const std::uint64_t* keys, std::int64_t at, std
 template <class Fold, class T>
 __global__ void fold_runs_kernel(T* y, const T* source, const std::uint64_t* keys, const std::uint32_t* positions,
                                  Compute<T>* parts, std::int64_t most_parts, IndexWalk w, bool shared) {
+  wait_for_previous_kernel();
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t first = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
   if (line >= w.lines) return;
@@ -205,6 +212,7 @@ __global__ void fold_runs_kernel(T* y, const T* source, const std::uint64_t* key
 template <class Fold, class T>
 __global__ void fold_parts_kernel(T* y, const std::uint64_t* keys, const Compute<T>* parts, std::int64_t most_parts,
                                   IndexWalk w, bool shared) {
+  wait_for_previous_kernel();
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t first = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
   if (line >= w.lines) return;
@@ -258,6 +266,7 @@ void fold_in_order(const char* name, const View& y, const View& index, const Vie
 // Replaces positions by the bags that they belong to.
 __global__ void find_bags_kernel(std::uint32_t* positions, std::int64_t n, const std::int64_t* offsets,
                                  std::int64_t bags) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   std::int64_t low = 0, high = bags;  // the last bag that begins at or before the position

@@ -17,6 +17,7 @@ template <class C>
 __global__ void __launch_bounds__(block_size)
     lamb_moments(TensorList<ParameterView> list, double* partial, const double* hyper, const bool* skip,
                  GradientReading reading) {
+  wait_for_previous_kernel();
   __shared__ double scratch[32];
   if (skip && *skip) return;
   std::int64_t begin;
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(block_size)
 // One block per parameter: lr * ratio.
 __global__ void lamb_rates(TensorList<ParameterView> list, double* rates, const double* partial, const double* hyper,
                            const bool* skip) {
+  wait_for_previous_kernel();
   __shared__ double scratch[32];
   if (skip && *skip) return;
   double values = 0, directions = 0;
@@ -66,6 +68,7 @@ __global__ void lamb_rates(TensorList<ParameterView> list, double* rates, const 
 template <class C>
 __global__ void __launch_bounds__(block_size)
     lamb_values(TensorList<ParameterView> list, const double* rates, const double* hyper, const bool* skip) {
+  wait_for_previous_kernel();
   if (skip && *skip) return;
   std::int64_t begin;
   const ParameterView& v = list.find(&begin);

@@ -1,5 +1,9 @@
 #include "cuda/launch.h"
 
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
 #include "core/error.h"
 #include "cuda/runtime.h"
 
@@ -15,16 +19,37 @@ Grid in_a_row(std::int64_t blocks, std::int64_t threads) {
   return {dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads))};
 }
 
+std::atomic<bool>& overlap() {
+  static std::atomic<bool> on = [] {
+    const char* text = std::getenv("MANTISSA_CUDA_OVERLAP");
+    return !text || std::strcmp(text, "0") != 0;
+  }();
+  return on;
+}
+
+// In a captured step alone: elsewhere the GPU waits for the host. Code for GPUs before sm_90, which the driver of a
+// newer one may have translated, does not wait.
+bool may_come_early(const void* kernel) {
+  if (!records_here() || !overlap()) return false;
+  cudaFuncAttributes code{};
+  return cudaFuncGetAttributes(&code, kernel) == cudaSuccess && code.ptxVersion >= 90;
+}
+
 // A single runtime call, which returns the launch status: <<<>>> would make three, plus a fourth to get the error.
 cudaError_t call_launch(const void* kernel, const Grid& grid, void** parameters) {
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
   if (grid.cluster > 1) {
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {grid.cluster, 1, 1};
-    const cudaLaunchConfig_t config{grid.blocks, grid.threads, grid.shared, stream(), &cluster, 1};
-    return cudaLaunchKernelExC(&config, kernel, parameters);
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {grid.cluster, 1, 1};
   }
-  return cudaLaunchKernel(kernel, grid.blocks, grid.threads, parameters, grid.shared, stream());
+  if (may_come_early(kernel)) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (count == 0) return cudaLaunchKernel(kernel, grid.blocks, grid.threads, parameters, grid.shared, stream());
+  const cudaLaunchConfig_t config{grid.blocks, grid.threads, grid.shared, stream(), attributes, count};
+  return cudaLaunchKernelExC(&config, kernel, parameters);
 }
 
 }  // namespace
@@ -51,6 +76,8 @@ void enqueue(const char* name, const void* kernel, const Grid& grid, void** para
 #endif
   after_launch(name, status);
 }
+
+void set_overlap(bool on) { overlap() = on; }
 
 void fail_parameter(const char* kernel, long long value) {
   fail("internal error: ", kernel, ": ", value, " is too large for a parameter of its kernel");

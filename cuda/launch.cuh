@@ -2,8 +2,9 @@
 // limits, names the launch for profilers, enqueues it on the current stream and reports failures. If .cu files are
 // compiled by a C++ compiler (tests/cuda_shim), it runs the kernel on the CPU.
 //
-// Rules for kernels, so that both compilers accept them: no <<<>>>; dynamic shared memory by MANTISSA_SHARED; warp
-// operations with a mask; inline PTX only in cuda/ptx.cuh, with a CPU counterpart.
+// Rules for kernels: they begin with wait_for_previous_kernel(). So that both compilers accept them: no <<<>>>; dynamic
+// shared memory by MANTISSA_SHARED; warp operations with a mask; inline PTX only in cuda/ptx.cuh and below, with a CPU
+// counterpart.
 #pragma once
 
 #include <algorithm>
@@ -76,12 +77,25 @@ void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&..
       const cuda_shim::Argument list[] = {{&values, sizeof(P), std::is_pointer_v<P>}..., {}};
       return cuda_shim::launch(
           stream(), function, list, [=] { kernel(values...); },
-          {grid.blocks, grid.threads, grid.shared, grid.cluster});
+          {grid.blocks, grid.threads, grid.shared, grid.cluster, true});
     };
     return after_launch(name, run(fitted<P>(name, arguments)...));
   }
 #endif
   call_launch(name, function, grid, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
+}
+
+// The first statement of every kernel: waits for what was enqueued before it, and then lets the kernel after it come,
+// to wait likewise. In a captured step kernels are so scheduled while the one before still runs (cuda/launch.cpp), and
+// a short one costs less time; launched otherwise, they are scheduled after it, and this does nothing.
+// Source: CUDA Programming Guide, "Programmatic Dependent Launch".
+__device__ inline void wait_for_previous_kernel() {
+#if defined(MANTISSA_CUDA_SHIM)
+  cuda_shim::note_wait();
+#elif __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;\n");
+#endif
 }
 
 // In a kernel: records that a value is out of range; the host throws the error when it next waits.

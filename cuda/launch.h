@@ -25,6 +25,10 @@ Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most = 512);
 // Enqueues a kernel on the current stream, named for profilers, and reports failures. `parameters`: their addresses.
 void enqueue(const char* name, const void* kernel, const Grid& grid, void** parameters);
 
+// Whether the GPU may schedule the kernels of steps captured from now on while the one before each runs, in which they
+// then wait for it (cuda/launch.cuh). True unless $MANTISSA_CUDA_OVERLAP is 0; before sm_90 it makes no difference.
+void set_overlap(bool on);
+
 [[noreturn]] void fail_parameter(const char* kernel, long long value);
 
 }  // namespace mantissa::cuda_backend

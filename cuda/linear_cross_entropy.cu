@@ -11,6 +11,7 @@ namespace {
 template <class C>
 __global__ void find_factors(C* factors, const std::int64_t* target, const C* weight, std::int64_t rows, int classes,
                              std::int64_t ignore, bool narrow, bool mean, Note* note) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   C total = 0, all = 0, largest = 0;
   for (std::int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
@@ -40,6 +41,7 @@ template <class C, int width, int held>
 __global__ void __launch_bounds__(most_row_threads)
 loss_rows(C* losses, RowOperand x, const std::int64_t* target, const C* weight, const C* factors, std::int64_t rows,
           RowShape shape, std::int64_t ignore, C smoothing, bool gradient) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const int n = shape.n;
   const std::int64_t at = this_row();
@@ -89,6 +91,7 @@ loss_rows(C* losses, RowOperand x, const std::int64_t* target, const C* weight, 
 
 template <class C>
 __global__ void sum_losses(RowOperand loss, const C* losses, const C* factors, std::int64_t rows, bool mean) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   C sum = 0;
   for (std::int64_t r = threadIdx.x; r < rows; r += blockDim.x) sum += losses[r];

@@ -57,6 +57,7 @@ template <class C> struct Extremes {
 
 // Blocks of (32, warps).
 template <class Scan> __global__ void scan_lines_kernel(Scan scan, std::int64_t lines, std::int64_t n) {
+  wait_for_previous_kernel();
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (line >= lines) return;  // applies to the whole warp
   const int lane = static_cast<int>(threadIdx.x);

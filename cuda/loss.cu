@@ -49,6 +49,7 @@ template <class C, int width, int held>
 __global__ void __launch_bounds__(most_row_threads)
     cross_entropy_rows(C* losses, C* weights, C* maxima, C* log_sums, RowOperand x, Labels labels, std::int64_t rows,
                        C smoothing) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const std::int64_t at = this_row();
   if (at >= rows) return;
@@ -80,6 +81,7 @@ __global__ void __launch_bounds__(most_row_threads)
 }
 
 template <class C> __global__ void nll_rows(C* losses, C* weights, RowOperand x, Labels labels, std::int64_t rows) {
+  wait_for_previous_kernel();
   const std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (at >= rows) return;
   const std::int64_t label = load_element<std::int64_t>(labels.target.data, labels.target.dtype, at);
@@ -95,6 +97,7 @@ template <class C> __global__ void nll_rows(C* losses, C* weights, RowOperand x,
 template <class C>
 __global__ void reduce_losses(RowOperand loss, C* total, const C* losses, const C* weights, std::int64_t rows,
                               Reduction reduction) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const auto sum_of = [&](const C* each) {
     return fold_block<Sum>(
@@ -113,6 +116,7 @@ inline constexpr int most_small_classes = 32, most_small_rows = 512;
 __global__ void __launch_bounds__(most_small_rows)
     cross_entropy_small(RowOperand loss, float* total, float* maxima, float* log_sums, RowOperand x, Labels labels,
                         int rows, float smoothing, Reduction reduction) {
+  wait_for_previous_kernel();
   __shared__ float scratch[32];
   const int r = static_cast<int>(threadIdx.x), n = labels.classes;
   float value = 0, w = 0;
@@ -154,6 +158,7 @@ __global__ void __launch_bounds__(most_row_threads)
     cross_entropy_backward_rows(RowOperand dx, RowOperand g, RowOperand x, Labels labels, const C* maxima,
                                 const C* log_sums, const C* total, const C* all_weights, std::int64_t rows, C smoothing,
                                 Reduction reduction, bool interleaves) {
+  wait_for_previous_kernel();
   const std::int64_t at = this_row();
   if (at >= rows) return;
   const int n = labels.classes;
@@ -179,6 +184,7 @@ __global__ void __launch_bounds__(most_row_threads)
 }
 
 template <class C> __global__ void sum_class_weights(C* sum, RowOperand weight, int classes) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   C mine = 0;
   for (int i = static_cast<int>(threadIdx.x); i < classes; i += static_cast<int>(blockDim.x)) {
@@ -191,6 +197,7 @@ template <class C> __global__ void sum_class_weights(C* sum, RowOperand weight, 
 template <class C>
 __global__ void nll_backward_rows(RowOperand dx, RowOperand g, Labels labels, const C* total, std::int64_t rows,
                                   Reduction reduction) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, at = i / labels.classes;
   if (at >= rows) return;
   const std::int64_t label = load_element<std::int64_t>(labels.target.data, labels.target.dtype, at);
@@ -202,6 +209,7 @@ __global__ void nll_backward_rows(RowOperand dx, RowOperand g, Labels labels, co
 // --- mean squared error ---
 constexpr int mse_blocks = 256;
 template <class C> __global__ void mse_sums(C* partial, RowOperand a, RowOperand b, std::int64_t n) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   C sum = 0;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
@@ -213,11 +221,13 @@ template <class C> __global__ void mse_sums(C* partial, RowOperand a, RowOperand
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 template <class C> __global__ void mse_total(RowOperand y, const C* partial, C divisor) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const C sum = fold_block<Sum>(partial[threadIdx.x], scratch);
   if (threadIdx.x == 0) store_element(y.data, y.dtype, 0, sum / divisor);
 }
 template <class C> __global__ void mse_each(RowOperand y, RowOperand a, RowOperand b, std::int64_t n) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const C d = load_element<C>(a.data, a.dtype, i) - load_element<C>(b.data, b.dtype, i);

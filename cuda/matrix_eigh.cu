@@ -13,6 +13,7 @@ template <class T> inline constexpr T epsilon = std::numeric_limits<T>::epsilon(
 
 // Copies the lower triangle to the upper one, scaled. A block per matrix.
 template <class T> __global__ void prepare_kernel(Matrices<T> a, Progress<T>* progress) {
+  wait_for_previous_kernel();
   __shared__ T scratch[32];
   for (std::int64_t matrix = blockIdx.x; matrix < a.count; matrix += gridDim.x) {
     const T most = fold_elements_of<Max>(
@@ -44,6 +45,7 @@ template <class T, class Where> __device__ void load(Small<T>& m, int k, Where&&
 
 // A block for each matrix of at most `side` rows. vectors_t: unless null, row c becomes the vector of column c.
 template <class T> __global__ void small_kernel(Matrices<T> a, Matrices<T> vectors_t, Progress<T>* progress) {
+  wait_for_previous_kernel();
   __shared__ Small<T> m;
   const int k = static_cast<int>(a.rows);
   for (std::int64_t matrix = blockIdx.x; matrix < a.count; matrix += gridDim.x) {
@@ -62,6 +64,7 @@ template <class T> __global__ void small_kernel(Matrices<T> a, Matrices<T> vecto
 
 // Diagonalises the matrix of each pair of blocks in place.
 template <class T> __global__ void pairs_kernel(Round<T> r, Matrices<T> a) {
+  wait_for_previous_kernel();
   __shared__ Small<T> m;
   const int match = static_cast<int>(blockIdx.x);
   const Pair<T> pair = r.pair(match);
@@ -82,6 +85,7 @@ template <class T> __global__ void pairs_kernel(Round<T> r, Matrices<T> a) {
 // The part of a with the rows of one pair and the columns of another one is rotated from both sides. A block computes
 // it and its mirror image, so that a stays symmetric to the last bit.
 template <class T> __global__ void turn_both_kernel(Round<T> r, Matrices<T> a) {
+  wait_for_previous_kernel();
   const int above = static_cast<int>(blockIdx.y), beside = static_cast<int>(blockIdx.x);
   if (above >= beside) return;
   __shared__ T part[side<T>][side<T> + 1], q[side<T>][side<T> + 1];
@@ -130,6 +134,7 @@ template <class T> __global__ void turn_both_kernel(Round<T> r, Matrices<T> a) {
 }
 
 template <class T> __global__ void diagonal_kernel(T* d, Matrices<const T> a) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= a.rows) return;
   for (std::int64_t matrix = blockIdx.y; matrix < a.count; matrix += gridDim.y)

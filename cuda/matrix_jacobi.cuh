@@ -185,6 +185,7 @@ template <class T> struct Round {
 
 // x := x q for the columns of each pair; x [rows, n], column-major. A block for each tile of rows.
 template <class T> __global__ void turn_columns_kernel(Round<T> r, Matrices<T> x) {
+  wait_for_previous_kernel();
   __shared__ T part[side<T>][side<T> + 1], q[side<T>][side<T> + 1];  // part[column][row]
   constexpr int each = side<T> / 16;
   const int match = static_cast<int>(blockIdx.y), across = static_cast<int>(threadIdx.x) % 16,
@@ -218,6 +219,7 @@ template <class T> __global__ void turn_columns_kernel(Round<T> r, Matrices<T> x
 
 // Ends a sweep: a matrix of which nothing was rotated is done.
 template <class T> __global__ void end_sweep_kernel(Progress<T>* progress, std::int64_t count) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   if (!progress[i].turned) progress[i].done = 1;
@@ -266,6 +268,7 @@ template <class T> __device__ T scale_for(T most) {
 // order[c] := the place of d[c] in ascending or descending order; without NaN in d, or with nothing else.
 template <class T>
 __global__ void order_kernel(const T* d, std::int64_t count, std::int64_t n, bool descending, std::int32_t* order) {
+  wait_for_previous_kernel();
   const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (c >= n) return;
   for (std::int64_t matrix = blockIdx.y; matrix < count; matrix += gridDim.y) {
@@ -281,6 +284,7 @@ template <class T>
 __global__ void store_values_kernel(const Progress<T>* progress, const T* d, const std::int32_t* order,
                                     std::int64_t count, std::int64_t n, double* sorted, std::int64_t item,
                                     std::int64_t step, bool* good) {
+  wait_for_previous_kernel();
   const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (c >= n) return;
   for (std::int64_t matrix = blockIdx.y; matrix < count; matrix += gridDim.y) {
@@ -294,6 +298,7 @@ __global__ void store_values_kernel(const Progress<T>* progress, const T* d, con
 template <class T>
 __global__ void sort_rows_kernel(const Progress<T>* progress, const std::int32_t* order, Matrices<T> to,
                                  Matrices<const T> from) {
+  wait_for_previous_kernel();
   const std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, c = u / to.columns, i = u % to.columns;
   if (c >= to.rows) return;
   for (std::int64_t matrix = blockIdx.y; matrix < to.count; matrix += gridDim.y)

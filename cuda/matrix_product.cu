@@ -21,6 +21,7 @@ __device__ void load(T (&to)[rows][columns + 1], const Matrices<const T>& m, std
 template <class T>
 __global__ void __launch_bounds__(threads, 2)
     product_kernel(T alpha, Matrices<const T> a, Matrices<const T> b, Matrices<T> c, bool add) {
+  wait_for_previous_kernel();
   __shared__ T left[tile][depth + 1], right[depth][tile + 1];
   const int x = static_cast<int>(threadIdx.x) % 16, y = static_cast<int>(threadIdx.x) / 16;
   const std::int64_t i0 = std::int64_t{blockIdx.y} * tile, j0 = std::int64_t{blockIdx.x} * tile;
@@ -62,6 +63,7 @@ void run(T alpha, const Matrices<const T>& a, const Matrices<const T>& b, const 
 }
 
 template <class T> __global__ void identity_kernel(Matrices<T> a) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= a.rows * a.columns) return;
   const bool by_rows = a.column <= a.row;

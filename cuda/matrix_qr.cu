@@ -69,6 +69,7 @@ template <class T> __device__ void join(const Block<T>& b, std::int64_t matrix, 
 // a [m, n] with n <= 32 := R and the reflection vectors. V is work space, and T is computed `with_t`.
 template <class T>
 __global__ void reflect_kernel(Matrices<T> a, T* tau, std::int64_t tau_item, Block<T> b, bool with_t) {
+  wait_for_previous_kernel();
   __shared__ Reflected<T> s;
   const std::int64_t m = a.rows;
   const int n = static_cast<int>(a.columns), me = static_cast<int>(threadIdx.x), lane = me % 32;
@@ -102,6 +103,7 @@ __global__ void reflect_kernel(Matrices<T> a, T* tau, std::int64_t tau_item, Blo
 
 // V and T of the reflections stored below the diagonal of `from` [rows, columns].
 template <class T> __global__ void join_kernel(Matrices<const T> from, const T* tau, Factors f, Block<T> b) {
+  wait_for_previous_kernel();
   __shared__ Reflected<T> s;
   const int n = static_cast<int>(b.v.columns), me = static_cast<int>(threadIdx.x);
   for (std::int64_t matrix = blockIdx.x; matrix < from.count; matrix += gridDim.x) {

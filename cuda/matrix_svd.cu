@@ -15,6 +15,7 @@ namespace {
 
 // Scales a; a matrix with NaN or infinity becomes NaN. A block per matrix.
 template <class T> __global__ void prepare_kernel(Matrices<T> a, Progress<T>* progress) {
+  wait_for_previous_kernel();
   __shared__ T scratch[32];
   for (std::int64_t matrix = blockIdx.x; matrix < a.count; matrix += gridDim.x) {
     const T most =
@@ -36,6 +37,7 @@ template <class T> __global__ void prepare_kernel(Matrices<T> a, Progress<T>* pr
 
 // The upper triangle of `from`, zeros below.
 template <class T> __global__ void triangle_kernel(Matrices<T> to, Matrices<const T> from) {
+  wait_for_previous_kernel();
   const std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, i = u / to.columns, j = u % to.columns;
   if (i >= to.rows) return;
   for (std::int64_t matrix = blockIdx.y; matrix < to.count; matrix += gridDim.y)
@@ -45,6 +47,7 @@ template <class T> __global__ void triangle_kernel(Matrices<T> to, Matrices<cons
 // Finds the rotation that makes the columns of each pair of blocks orthogonal: that which makes the matrix of their
 // scalar products diagonal. y [n, n], column-major.
 template <class T> __global__ void pairs_kernel(Round<T> r, Matrices<const T> y) {
+  wait_for_previous_kernel();
   __shared__ Small<T> m;
   constexpr int each = side<T> / 16;
   const int match = static_cast<int>(blockIdx.x), me = static_cast<int>(threadIdx.x), x = me % 16, z = me / 16;
@@ -81,6 +84,7 @@ template <class T> __global__ void pairs_kernel(Round<T> r, Matrices<const T> y)
 
 // The lengths of the rows of x. A warp each, in blocks of (32, 8).
 template <class T> __global__ void lengths_kernel(T* d, Matrices<const T> x) {
+  wait_for_previous_kernel();
   const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (c >= x.rows) return;  // applies to a whole warp
   for (std::int64_t matrix = blockIdx.y; matrix < x.count; matrix += gridDim.y) {
@@ -99,6 +103,7 @@ template <class T> __global__ void lengths_kernel(T* d, Matrices<const T> x) {
 template <class T>
 __global__ void right_vectors_kernel(const Progress<T>* progress, const std::int32_t* order, Matrices<T> v_t,
                                      Matrices<const T> from, Matrices<const T> r) {
+  wait_for_previous_kernel();
   const std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, c = u / v_t.columns, i = u % v_t.columns;
   if (c >= v_t.rows) return;
   for (std::int64_t matrix = blockIdx.y; matrix < v_t.count; matrix += gridDim.y) {

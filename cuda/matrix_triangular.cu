@@ -21,6 +21,7 @@ constexpr int system_columns = 64;  // per block, one per thread
 
 // x := t^-1 x for t [n, n] with n <= 32.
 template <class T> __global__ void solve_kernel(Matrices<const T> t, Matrices<T> x, bool upper, bool unit) {
+  wait_for_previous_kernel();
   __shared__ T triangle[narrow][narrow + 1], part[narrow][system_columns + 1];
   const int n = static_cast<int>(t.rows), me = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * system_columns;
@@ -73,6 +74,7 @@ template <class T> void solve(const Matrices<const T>& t, const Matrices<T>& x, 
 // --- Cholesky ---
 // A warp per matrix a [n, n] with n <= 32; lane i computes row i. `first` is a's first row in the whole matrix.
 template <class T> __global__ void cholesky_kernel(Matrices<T> a, std::int64_t* wrong, std::int64_t first) {
+  wait_for_previous_kernel();
   __shared__ T l[narrow][narrow + 1];
   const int n = static_cast<int>(a.rows), i = static_cast<int>(threadIdx.x);
   for (std::int64_t matrix = blockIdx.x; matrix < a.count; matrix += gridDim.x) {
@@ -113,6 +115,7 @@ template <class T> void cholesky(const Matrices<T>& a, std::int64_t* wrong, std:
 // `first` rows above.
 template <class T>
 __global__ void eliminate_kernel(Matrices<T> a, std::int64_t* pivots, std::int64_t pivots_item, std::int64_t first) {
+  wait_for_previous_kernel();
   __shared__ T sizes[32], pivot_row[narrow];
   __shared__ std::int64_t places[32];
   const int n = static_cast<int>(a.columns), me = static_cast<int>(threadIdx.x), lane = me % 32;
@@ -151,6 +154,7 @@ constexpr int shared_rows = 8192;
 __global__ void order_kernel(std::int32_t* order, const std::int64_t* pivots, std::int64_t pivots_item,
                              std::int64_t pivots_step, std::int64_t matrices, std::int64_t rows, std::int64_t count,
                              std::int64_t first, bool back) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(std::int32_t, shared);
   for (std::int64_t matrix = blockIdx.x; matrix < matrices; matrix += gridDim.x) {
     std::int32_t *const result = order + matrix * rows, *const work = rows <= shared_rows ? shared : result;
@@ -174,6 +178,7 @@ __global__ void order_kernel(std::int32_t* order, const std::int64_t* pivots, st
 template <class Word>
 __global__ void move_rows_kernel(Matrices<Word> to, Matrices<const Word> from, const std::int32_t* order,
                                  std::int64_t order_item, bool in_order) {
+  wait_for_previous_kernel();
   const std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (u >= to.rows * to.columns) return;
   const std::int64_t i = u / to.columns, j = u % to.columns;
@@ -232,6 +237,7 @@ void eliminate(const Matrices<T>& a, std::int64_t* pivots, std::int64_t pivots_i
 }
 
 template <class T> __global__ void clear_above_kernel(Matrices<T> a) {
+  wait_for_previous_kernel();
   const std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, i = u / a.columns, j = u % a.columns;
   if (i >= a.rows || j <= i) return;
   for (std::int64_t matrix = blockIdx.y; matrix < a.count; matrix += gridDim.y) a(matrix, i, j) = T(0);

@@ -33,6 +33,7 @@ template <class C, int width, int held, bool adds>
 __global__ void __launch_bounds__(most_row_threads)
     norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand sum, RowOperand x, RowOperand delta, RowOperand weight,
               RowOperand bias, std::int64_t rows, RowShape shape, C eps) {
+  wait_for_previous_kernel();
   __shared__ C scratch[96];
   const std::int64_t at = this_row();
   if (at >= rows) return;

@@ -84,6 +84,7 @@ template <class C>
 __global__ void __launch_bounds__(32 * joining_warps)
     sum_stretches(RowOperand dweight, RowOperand dbias, const C* partial, std::int64_t n, std::int64_t columns,
                   std::int64_t stretches) {
+  wait_for_previous_kernel();
   __shared__ C sums[joining_warps][32];
   const std::int64_t i = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
   C sum = 0;

@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
     norm_backward_stretches(RowOperand dx, RowOperand rounded, RowOperand g, RowOperand x, RowOperand weight,
                             RowOperand arrived, Statistics<centred, C> statistics, C* partial, std::int64_t rows,
                             RowShape shape, std::int64_t stretch) {
+  wait_for_previous_kernel();
   const int n = shape.n;
   constexpr int columns = centred ? 2 : 1, slots = 32 * few_slots * width;
   __shared__ C scratch[64], joined[columns * slots];
@@ -135,6 +136,7 @@ __global__ void __launch_bounds__(most_row_threads, 3)
     norm_backward_rows(RowOperand dx, RowOperand rounded, RowOperand g, RowOperand x, RowOperand weight,
                        RowOperand arrived, Statistics<centred, C> statistics, std::int64_t rows,
                        RowShape shape) {
+  wait_for_previous_kernel();
   __shared__ C scratch[64];
   const int n = shape.n;
   const std::int64_t at = this_row();
@@ -174,6 +176,7 @@ template <bool centred, class C>
 __global__ void __launch_bounds__(32 * column_warps)
     norm_backward_columns(C* partial, RowOperand g, RowOperand x, Statistics<centred, C> statistics, std::int64_t rows,
                           int n, std::int64_t stretch) {
+  wait_for_previous_kernel();
   constexpr int columns = centred ? 2 : 1;
   __shared__ C sums[2][column_warps][32];
   const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);

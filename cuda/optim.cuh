@@ -65,6 +65,7 @@ template <class F, class C> __device__ inline auto constants_of(const F& formula
 template <class F, class C>
 __global__ void __launch_bounds__(block_size)
     update_parameters(TensorList<ParameterView> list, const double* hyper, const bool* skip, GradientReading reading) {
+  wait_for_previous_kernel();
   using Update = decltype(constants_of<F, C>(F{}, ParameterView{}));
   constexpr int count = F::states > 0 ? F::states : 1;
   if (skip && *skip) return;
@@ -110,6 +111,7 @@ struct StepList {
   int count = 0;
 };
 template <class F> __global__ void advance_parameters(StepList list, const double* hyper, const bool* skip) {
+  wait_for_previous_kernel();
   if (skip && *skip) return;
   const int t = static_cast<int>(threadIdx.x);
   if (t >= list.count) return;

@@ -38,6 +38,7 @@ struct Padding {
 template <class Word, int lanes> struct alignas(sizeof(Word) * lanes) Words { Word at[lanes]; };
 
 template <class Word, int lanes> __global__ void constant_pad_kernel(Padding p, Word* y, const Word* x, Word value) {
+  wait_for_previous_kernel();
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < p.count; i += step) {
     Split::Parts parts = p.sizes[0](i);

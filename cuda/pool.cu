@@ -50,6 +50,7 @@ template <class C> __device__ bool replaces(C value, C best) { return value > be
 template <class C, int width>
 __global__ void max_pool_kernel(PoolShape s, PixelWalk walk, RowOperand y, std::int64_t* indices, std::uint8_t* taps,
                                 RowOperand x) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const PixelWalk::Place to = walk(i);
@@ -89,6 +90,7 @@ __global__ void max_pool_kernel(PoolShape s, PixelWalk walk, RowOperand y, std::
 }
 
 template <class C, int width> __global__ void avg_pool_kernel(PoolShape s, PixelWalk walk, RowOperand y, RowOperand x) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const PixelWalk::Place to = walk(i);
@@ -127,6 +129,7 @@ __device__ Range outputs_around(const PoolShape& s, int d, std::int64_t i) {
 
 template <class C, int width>
 __global__ void avg_pool_backward_kernel(PoolShape s, PixelWalk walk, RowOperand dx, RowOperand g) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const PixelWalk::Place at = walk(i);
@@ -153,6 +156,7 @@ __global__ void avg_pool_backward_kernel(PoolShape s, PixelWalk walk, RowOperand
 template <class C, int width>
 __global__ void max_pool_taps_backward_kernel(PoolShape s, PixelWalk walk, RowOperand dx, RowOperand g,
                                               const std::uint8_t* taps) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const PixelWalk::Place at = walk(i);
@@ -183,6 +187,7 @@ __global__ void max_pool_taps_backward_kernel(PoolShape s, PixelWalk walk, RowOp
 template <class C>
 __global__ void max_pool_backward_kernel(C* dx, RowOperand g, const std::int64_t* index, std::int64_t planes,
                                          std::int64_t out, std::int64_t in) {
+  wait_for_previous_kernel();
   const std::int64_t plane = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (plane >= planes) return;  // applies to the whole warp
   C* sums = dx + plane * in;

@@ -80,6 +80,7 @@ template <class C> __device__ inline C divisor_of(const VolumePoolShape& s, cons
 
 template <class C, int width>
 __global__ void max_volumes(VolumePoolShape s, VoxelWalk walk, RowOperand y, std::int64_t* index, RowOperand x) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const VoxelWalk::Place to = walk(i);
@@ -103,6 +104,7 @@ __global__ void max_volumes(VolumePoolShape s, VoxelWalk walk, RowOperand y, std
 template <class C, int width>
 __global__ void gather_maxima(VolumePoolShape s, VoxelWalk walk, RowOperand dx, RowOperand g,
                               const std::int64_t* index) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const VoxelWalk::Place to = walk(i);
@@ -119,6 +121,7 @@ __global__ void gather_maxima(VolumePoolShape s, VoxelWalk walk, RowOperand dx, 
 }
 template <class C, int width>
 __global__ void average_volumes(VolumePoolShape s, VoxelWalk walk, RowOperand y, RowOperand x) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const VoxelWalk::Place to = walk(i);
@@ -137,6 +140,7 @@ __global__ void average_volumes(VolumePoolShape s, VoxelWalk walk, RowOperand y,
 }
 template <class C, int width>
 __global__ void spread_volumes(VolumePoolShape s, VoxelWalk walk, RowOperand dx, RowOperand g) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const VoxelWalk::Place to = walk(i);

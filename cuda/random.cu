@@ -29,6 +29,7 @@ __device__ Philox::Words words_at(const RandomPosition& at, std::int64_t group) 
 template <class T>
 __global__ void random_kernel(T* y, std::int64_t n, Distribution distribution, double low, double range,
                               RandomPosition at) {
+  wait_for_previous_kernel();
   const std::int64_t group = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (group * 4 >= n) return;
   double v[4];
@@ -41,6 +42,7 @@ __global__ void random_kernel(T* y, std::int64_t n, Distribution distribution, d
 
 // One block: its threads draw each element's partner, then one of them swaps in order (Fisher-Yates), as the host does.
 __global__ void shuffle_kernel(std::int64_t* y, int n, RandomPosition at) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(unsigned, order);
   unsigned* const partner = order + n;
   for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
@@ -62,6 +64,7 @@ __global__ void shuffle_kernel(std::int64_t* y, int n, RandomPosition at) {
 
 __global__ void draw_variates_kernel(double* y, const double* a, const double* b, std::int64_t n, Variate which,
                                      RandomPosition at) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const RngState start = start_of(at);
@@ -74,6 +77,7 @@ __global__ void draw_variates_kernel(double* y, const double* a, const double* b
 template <class C>
 __global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense,
                                bool packs, bool alike, std::int64_t n, float p, C scale, RandomPosition at) {
+  wait_for_previous_kernel();
   const std::int64_t begin = std::int64_t{blockIdx.x} * blockDim.x * pack, most = std::int64_t{blockDim.x} * pack;
   const Share share = share_of(begin, static_cast<unsigned>(n - begin < most ? n - begin : most),
                                x_dtype == f32 || y_dtype == f32);
@@ -107,6 +111,7 @@ template <class C>
 __global__ void dropout_channels_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, std::int64_t quads,
                                         std::int64_t pixels, std::int64_t channels, float p, C scale,
                                         RandomPosition at) {
+  wait_for_previous_kernel();
   const std::int64_t packs = channels / pack, i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= quads * packs) return;
   const std::int64_t quad = i / packs, channel = i % packs * pack;      // quads of pixels of all images

@@ -12,6 +12,7 @@ namespace {
 
 __global__ void fill_range_kernel(void* y, Dtype dtype, std::int64_t n, double begin, double step, double parts,
                                   double last) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   // the division also keeps the product and the sum from becoming one instruction, which would round only once

@@ -45,6 +45,7 @@ __device__ void store_split(const Part& halves, std::int64_t i, std::int64_t bel
 // Prepares the initial state for the first step.
 template <class C>
 __global__ void start_forward(Part h0, C* h, Part halves, std::int64_t n) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   h[i] = h0.load<C>(i);
@@ -57,6 +58,7 @@ __global__ void start_forward(Part h0, C* h, Part halves, std::int64_t n) {
 template <class F, class C>
 __global__ void step_forward(Part y, C* gates, C* kept, Part h, Part c_before, const C* sums, Part halves, Part bias_x,
                              Part bias_h, std::int64_t batch, std::int64_t hidden) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, n = batch * hidden;
   if (i >= n) return;
   const std::int64_t sample = i / hidden, unit = i % hidden, first = sample * F::gates * hidden + unit;
@@ -83,6 +85,7 @@ __global__ void step_forward(Part y, C* gates, C* kept, Part h, Part c_before, c
 template <class F, class C>
 __global__ void step_backward(Part d_x, Part d_p, C* past, C* d_c, Part g, const C* product, Part gates, Part kept,
                               Part h_before, Part c_before, std::int64_t batch, std::int64_t hidden) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= batch * hidden) return;
   const std::int64_t sample = i / hidden, unit = i % hidden, first = sample * F::gates * hidden + unit;
@@ -103,6 +106,7 @@ __global__ void step_backward(Part d_x, Part d_p, C* past, C* d_c, Part g, const
 // The gradients of the initial state, after all steps.
 template <class C>
 __global__ void start_backward(Part d_h0, Part d_c0, const C* past, const C* d_c, const C* product, std::int64_t n) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   d_h0.store(i, product[i] + past[i]);

@@ -100,6 +100,7 @@ __device__ Best<C> best_element(const ReduceJob& job, const ArgSource& x, std::i
 // One result per blockDim.x lanes of a warp, or one segment of a result per block of (threads, 1), whose index is
 // blockIdx.y.
 template <class C> __global__ void arg_kernel(ReduceJob job, ArgSource x, ArgResults results, bool largest) {
+  wait_for_previous_kernel();
   const bool by_block = blockDim.y == 1;
   const std::int64_t result = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y,
                      o = result < job.outputs ? result : job.outputs - 1;
@@ -120,6 +121,7 @@ template <class C> __global__ void arg_kernel(ReduceJob job, ArgSource x, ArgRes
 
 // Neighbouring results, as reduce_columns_kernel.
 template <class C> __global__ void arg_columns_kernel(ReduceJob job, ArgSource x, ArgResults results, bool largest) {
+  wait_for_previous_kernel();
   __shared__ C values[column_threads];
   __shared__ std::int64_t places[column_threads];
   const std::int64_t result = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x,

@@ -161,6 +161,7 @@ __device__ C fold_elements(const ReduceJob& job, const Source& source, std::int6
 // One result per blockDim.x lanes of a warp.
 template <class Fold, class C, class Source>
 __global__ void reduce_lanes_kernel(ReduceJob job, Source source, Finish finish) {
+  wait_for_previous_kernel();
   const int lane = static_cast<int>(threadIdx.x), lanes = static_cast<int>(blockDim.x);
   const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   C v = Fold::template identity<C>();
@@ -172,6 +173,7 @@ __global__ void reduce_lanes_kernel(ReduceJob job, Source source, Finish finish)
 // One segment of a result per block; blockIdx.y is the segment.
 template <class Fold, class C, class Source>
 __global__ void reduce_block_kernel(ReduceJob job, Source source, Finish finish) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const std::int64_t o = blockIdx.x, begin = blockIdx.y * job.segment,
                      end = begin + job.segment < job.count ? begin + job.segment : job.count;
@@ -185,6 +187,7 @@ __global__ void reduce_block_kernel(ReduceJob job, Source source, Finish finish)
 inline constexpr int column_threads = 512;
 template <class Fold, class C, class Source>
 __global__ void reduce_columns_kernel(ReduceJob job, Source source, Finish finish) {
+  wait_for_previous_kernel();
   __shared__ C scratch[column_threads];
   const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t begin = blockIdx.y * job.segment,

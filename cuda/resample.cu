@@ -108,6 +108,7 @@ template <class C> struct LineTaps<C, 0> {
 };
 
 template <class C, int width, int most> __global__ void sum_taps(Walk walk, RowOperand y, RowOperand x) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const Walk::Place to = walk(i);
@@ -136,6 +137,7 @@ template <class C, int width, int most> __global__ void sum_taps(Walk walk, RowO
 }
 
 template <class Word> __global__ void choose(Walk walk, Word* y, const Word* x) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const Walk::Place to = walk(i);

@@ -24,6 +24,7 @@ struct Range {
 
 template <class T>
 __global__ void list_shares(T* shares, Range* ranges, const double* boxes, Space s, Note* note) {
+  wait_for_previous_kernel();
   const std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (u >= s.regions * s.lists()) return;
   const std::int64_t k = u / s.lists(), list = u % s.lists();
@@ -51,6 +52,7 @@ __global__ void list_shares(T* shares, Range* ranges, const double* boxes, Space
 
 template <class T>
 __global__ void sum_bins(T* y, const T* x, const double* boxes, const T* shares, const Range* ranges, Space s) {
+  wait_for_previous_kernel();
   const std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, bins = s.how.height * s.how.width;
   if (u >= s.regions * s.channels * bins) return;
   const std::int64_t bin = u % bins, c = u / bins % s.channels, k = u / bins / s.channels;
@@ -76,6 +78,7 @@ constexpr int group = 8;  // planes of x per thread, which share the search for 
 // A thread for each pixel of each picture, and for each group of planes (blockIdx.y).
 template <class T>
 __global__ void gather_regions(T* dx, const T* g, const double* boxes, const T* shares, const Range* ranges, Space s) {
+  wait_for_previous_kernel();
   const std::int64_t u = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, bins = s.how.height * s.how.width;
   if (u >= s.pictures * s.h * s.w) return;
   const std::int64_t n = u / (s.h * s.w);

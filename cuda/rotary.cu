@@ -20,6 +20,7 @@ namespace {
 
 template <class C>
 __global__ void rotary_tables_kernel(C* cosine, C* sine, std::int64_t start, double base, int half, std::int64_t n) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const double angle = static_cast<double>(start + i / half) * std::pow(base, -static_cast<double>(i % half) / half);
@@ -50,6 +51,7 @@ template <class C> struct Turn {
 // One pair, any strides.
 template <class C>
 __global__ void rotary_kernel(RowOperand y, RowOperand x, RotaryRows rows, Turn<C> turn, bool interleaved) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= rows.count) return;
   const Split::Parts at = rows.pairs(i);
@@ -63,6 +65,7 @@ __global__ void rotary_kernel(RowOperand y, RowOperand x, RotaryRows rows, Turn<
 }
 // Eight pairs: two packs of a contiguous row.
 __global__ void rotary_packs(RowOperand y, RowOperand x, RotaryRows rows, Turn<float> turn, bool interleaved) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= rows.count) return;
   const Split::Parts at = rows.pairs(i);

@@ -30,6 +30,7 @@ template <class R, class F> __device__ inline void write_row(R& row, const RowOp
 template <class C, int width, int held, bool log>
 __global__ void __launch_bounds__(most_row_threads)
     softmax_rows(RowOperand y, RowOperand x, std::int64_t rows, RowShape shape) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const std::int64_t at = this_row();
   if (at >= rows) return;
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(most_row_threads)
 template <class C, int width, int held, bool log>
 __global__ void __launch_bounds__(most_row_threads)
     softmax_backward_rows(RowOperand dx, RowOperand g, RowOperand y, std::int64_t rows, RowShape shape) {
+  wait_for_previous_kernel();
   __shared__ C scratch[32];
   const std::int64_t at = this_row();
   if (at >= rows) return;

@@ -18,6 +18,7 @@ namespace {
 template <class C>
 __global__ void keys_kernel(std::uint64_t* keys, const void* x, Dtype dtype, LinesOf lines, std::int64_t count,
                             bool descending) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count * lines.length) return;
   const std::uint64_t key =
@@ -27,6 +28,7 @@ __global__ void keys_kernel(std::uint64_t* keys, const void* x, Dtype dtype, Lin
 // Stores the first `out.length` of n positions of every line.
 __global__ void store_positions_kernel(std::int64_t* index, const std::uint32_t* positions, LinesOf out,
                                        std::int64_t count, std::int64_t n) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count * out.length) return;
   const std::int64_t line = i / out.length, k = i % out.length;
@@ -47,6 +49,7 @@ template <class C> struct Sequence {  // elements of a view in row-major order
 template <class C>
 __global__ void search_kernel(std::int64_t* index, Offsets out, Sequence<C> sorted, Sequence<C> values,
                               std::int64_t count, std::int64_t n, std::int64_t m, bool right) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const std::uint64_t wanted = ordered_bits(values[i]);
@@ -64,6 +67,7 @@ __global__ void search_kernel(std::int64_t* index, Offsets out, Sequence<C> sort
 // --- nonzero: blocks count, a cumulative sum gives each its offset, blocks write in order ---
 inline constexpr int scan_threads = 256;
 template <class C> __global__ void count_nonzero_kernel(std::int64_t* counts, Sequence<C> x, std::int64_t n) {
+  wait_for_previous_kernel();
   __shared__ int scratch[32];
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int total = fold_block<Sum>(i < n && x[i] != C(0) ? 1 : 0, scratch);
@@ -73,6 +77,7 @@ struct Shape { int rank; std::int64_t sizes[Dims::max_rank]; };
 template <class C>
 __global__ void write_nonzero_kernel(std::int64_t* index, const std::int64_t* ends, Sequence<C> x, std::int64_t n,
                                      Shape shape) {
+  wait_for_previous_kernel();
   __shared__ int before_warp[scan_threads / 32];
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const bool found = i < n && x[i] != C(0);

@@ -24,6 +24,7 @@ __device__ bool row_before(const void* rows, Dtype dtype, std::int64_t a, std::i
 template <class C>
 __global__ void merge_rows_kernel(std::int64_t* merged, const std::int64_t* order, const void* rows, Dtype dtype,
                                   std::int64_t n, std::int64_t width, std::int64_t run) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const std::int64_t first = i / (2 * run) * 2 * run, middle = first + run < n ? first + run : n,

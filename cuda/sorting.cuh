@@ -36,6 +36,7 @@ inline constexpr int sort_tile = 1024;
 template <int unused = 0>
 __global__ void sort_tiles_kernel(const std::uint64_t* keys, std::uint64_t* sorted, std::uint32_t* positions,
                                   std::int64_t n, int tile) {
+  wait_for_previous_kernel();
   __shared__ std::uint64_t key[sort_tile];
   __shared__ std::uint32_t position[sort_tile];
   const std::int64_t line = std::int64_t{blockIdx.y} * n, first = std::int64_t{blockIdx.x} * tile;
@@ -66,6 +67,7 @@ __global__ void sort_tiles_kernel(const std::uint64_t* keys, std::uint64_t* sort
 template <int unused = 0>
 __global__ void merge_runs_kernel(const std::uint64_t* keys, const std::uint32_t* positions, std::uint64_t* merged_keys,
                                   std::uint32_t* merged, std::int64_t n, std::int64_t run) {
+  wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, line = std::int64_t{blockIdx.y} * n;
   if (i >= n) return;
   const Keyed mine{keys[line + i], positions[line + i]};

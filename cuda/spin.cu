@@ -7,6 +7,7 @@ namespace mantissa::cuda_backend {
 namespace {
 
 __global__ void spin_kernel(std::int64_t nanoseconds) {
+  wait_for_previous_kernel();
   const std::uint64_t begin = ptx::global_timer();
   while (ptx::global_timer() - begin < static_cast<std::uint64_t>(nanoseconds)) {}
 }

@@ -50,6 +50,7 @@ template <class F> __device__ inline void for_each_in_tile(unsigned outer, unsig
 }
 
 template <class Move> __global__ void __launch_bounds__(tile_threads) transpose_kernel(Tiles tiles) {
+  wait_for_previous_kernel();
   __shared__ typename Move::Value tile[capacity];
   const auto& [to, from] = tiles.walk.operand;
   std::int64_t at[2];

@@ -21,6 +21,7 @@ struct Matrices {
 // A thread for each part of a row that consists of `each` elements, in the rows of blockIdx.y, of matrix blockIdx.z.
 template <class Word, int each>
 __global__ void triangle_kernel(Word* y, const Word* x, Matrices m, std::int64_t diagonal, bool upper) {
+  wait_for_previous_kernel();
   using Part = Neighbours<Word, each>;
   const std::int64_t column = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * each;
   if (column >= m.columns) return;

@@ -1,10 +1,12 @@
 #include "jit/capture.h"
 
+#include <algorithm>
 #include <list>
 
 #include "amp/shadow_pins.h"
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
+#include "core/memory_order.h"
 #include "core/profile.h"
 #include "core/random.h"
 
@@ -36,12 +38,29 @@ bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
   return true;
 }
 
-void place(const Recording& r, const std::vector<Tensor>& inputs) {
+// What a replay has to copy to its inputs. What lies otherwise than these is copied now.
+std::vector<cuda_backend::GraphInput> copies_to(const Recording& r, std::vector<Tensor>& inputs) {
   const NoGrad no_grad;
+  const auto is_there = [&](std::size_t i) {
+    return inputs[i].raw_data() == r.inputs[i].raw_data() && inputs[i].strides() == r.inputs[i].strides();
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {  // a step may return its inputs, in another order, for a next call
+    const auto is_of = [&](const Tensor& own) { return own.storage() == inputs[i].storage(); };
+    if (std::ranges::any_of(r.inputs, is_of) && !is_there(i)) inputs[i] = inputs[i].clone();
+  }
+  std::vector<cuda_backend::GraphInput> copies;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensor to = r.inputs[i];
-    to.copy_(inputs[i]);
+    const Tensor& from = inputs[i];
+    if (to.numel() == 0 || is_there(i)) continue;
+    if (is_dense(from) && from.layout() == to.layout()) {
+      copies.push_back({to.raw_data(), from.raw_data(), static_cast<std::size_t>(to.nbytes())});
+      to.storage()->written_by("the next call of a captured step");
+    } else {
+      to.copy_(from);
+    }
   }
+  return copies;
 }
 
 // Records the step without running it; the random counters reserved are those of the first replay.
@@ -82,7 +101,7 @@ struct CapturedStep::Impl {
 
 CapturedStep::CapturedStep(Step step) : impl_(std::make_shared<Impl>()) { impl_->step = std::move(step); }
 
-std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
+std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
   Device device = cpu;
   const Tensor* on_device = nullptr;
   bool on_host = false;
@@ -107,7 +126,7 @@ std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
     all.splice(all.begin(), all, r);
     const ProfileRange range(ProfileKind::library, r->graph ? "captured step: replay" : "captured step: record",
                              on_device);
-    place(*r, inputs);
+    const std::vector<cuda_backend::GraphInput> copies = copies_to(*r, inputs);
     RngState at;
     if (!r->graph) {
       at = record(*r, impl_->step);
@@ -117,7 +136,7 @@ std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
       ++impl_->replays;
     }
     r->pins.refresh();
-    cuda_backend::replay(r->graph.get(), at.seed, at.offset);
+    cuda_backend::replay(r->graph.get(), copies, at.seed, at.offset);
     r->pins.note_replay();
     return r->results;
   }

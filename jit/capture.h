@@ -16,6 +16,7 @@
 // updates. On the CPU, and if any input is on the CPU, the step is simply called.
 //
 // Rules for a captured step:
+// - It takes at least one tensor. On the device of its inputs it is recorded.
 // - It must not read tensors back to the host nor create them from host data; both throw while it is recorded, naming
 //   the operator.
 // - It must run on the calling thread. Work of other threads on the device is not recorded, but none may call
@@ -51,7 +52,7 @@ class CapturedStep {
   using Step = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   explicit CapturedStep(Step step);
 
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs);
+  std::vector<Tensor> run(std::vector<Tensor> inputs);
   // Drops all recordings and frees their memory.
   void reset();
   // Number of calls that were replays, and of recordings made.
@@ -71,20 +72,22 @@ template <class F> class Captured : public CapturedStep {
   // Takes tensors and returns what the step returns: a Tensor, a vector of them, or nothing.
   template <class... T> auto operator()(const T&... inputs) {
     using R = std::invoke_result_t<F&, const T&...>;
-    const std::vector<Tensor> all{Tensor(inputs)...};
+    std::vector<Tensor> all{Tensor(inputs)...};
     if constexpr (std::is_void_v<R>) {
-      run(all);
+      run(std::move(all));
     } else if constexpr (std::is_same_v<R, Tensor>) {
-      return run(all).at(0);
+      return run(std::move(all)).at(0);
     } else {
       static_assert(std::is_same_v<R, std::vector<Tensor>>,
                     "a captured step returns a Tensor, a std::vector<Tensor> or nothing");
-      return run(all);
+      return run(std::move(all));
     }
   }
 };
 
 template <class F> Captured<F> capture(F step) {
+  static_assert(detail::arity<F>() > 0,
+                "a captured step takes at least one tensor: the device of its inputs is where it is recorded");
   return Captured<F>([step = std::move(step)](const std::vector<Tensor>& inputs) mutable -> std::vector<Tensor> {
     constexpr auto indices = std::make_index_sequence<detail::arity<F>()>();
     using R = decltype(detail::call_with(step, inputs, indices));

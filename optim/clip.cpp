@@ -64,7 +64,7 @@ Tensor norm_of(const char* function, const Gradients& gradients, const ClipOptio
   if (gradients.views.empty()) return zeros({});
   Tensor norm = options.norm_type == 2 ? amp::known_norm(gradients.originals()) : Tensor();
   if (!norm.defined()) {
-    norm = zeros({}, {.device = gradients.device});
+    norm = empty({}, {.device = gradients.device});
     kernels::gradient_norm(gradients.device, gradients.span(), options.norm_type, norm.data<float>());
   }
   if (options.error_if_nonfinite) check_may_read(function, norm, "error_if_nonfinite looks at the norm");

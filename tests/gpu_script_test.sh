@@ -70,7 +70,7 @@ for target; do
   [ -n "$TWINS" ] || twin=
   cat >"$build/$target" <<PROGRAM
 #!/bin/bash
-echo "$target \$* \${MANTISSA_OP_PART:+part=\$MANTISSA_OP_PART }tuner=\${MANTISSA_TUNER:-on} operators=\${MANTISSA_OP:-all}\${MANTISSA_TUNER_SKIP:+ skip=\$MANTISSA_TUNER_SKIP}" >>"\$CALLS"
+echo "$target \$* \${MANTISSA_OP_PART:+part=\$MANTISSA_OP_PART }tuner=\${MANTISSA_TUNER:-on} operators=\${MANTISSA_OP:-all}\${MANTISSA_TUNER_SKIP:+ skip=\$MANTISSA_TUNER_SKIP}\${MANTISSA_CUDA_OVERLAP:+ overlap=\$MANTISSA_CUDA_OVERLAP}" >>"\$CALLS"
 [ ! -e "\$FAKES/kill_$target" ] || kill -9 \$\$
 part=\${MANTISSA_OP_PART:+_\${MANTISSA_OP_PART%/*}}
 [ ! -e "\$FAKES/hang_$target\$part" ] || sleep 60
@@ -316,6 +316,15 @@ called '^measured mlp128'
 [ -e "$repo/build/gpu/report/cuda.jsonl" ] || fail "choices of the same program were removed"
 gpu 0 --only bench_mlp128  # without --resume it is measured again
 called '^measured mlp128'
+
+# ---- captured steps that fail are recorded without overlap from then on ----
+touch "$work/fail_gpu_capture_test"
+gpu 1 --only gpu_capture_test bench_kernels
+called '^gpu_kernels_bench .*overlap=0'
+rm "$work/fail_gpu_capture_test"
+gpu 0 --only gpu_capture_test bench_kernels
+called '^gpu_kernels_bench'
+not_called 'overlap'
 
 # ---- a part of the registry that faults or hangs costs the others nothing ----
 touch "$work/fail_gpu_registry_test_3"

@@ -84,6 +84,7 @@ template <int tile> constexpr int gemm_shared_bytes() {
 // and gemm_combine finishes.
 template <class T, int tile, bool a_transposed, bool b_transposed, bool vector>
 __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial, std::int64_t k_part) {
+  cuda_backend::wait_for_previous_kernel();
   using TileA = Tile<tile, !a_transposed>;
   using TileB = Tile<tile, b_transposed>;
   constexpr int warps_n = tile == 128 ? 4 : 2, warps_m = 8 / warps_n;
@@ -201,6 +202,7 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
 // Adds the parts of k in order and finishes. The parts of a_sums follow those of c.
 template <class T>
 __global__ void __launch_bounds__(gemm_threads) gemm_combine(Gemm g, const float* partial, int parts) {
+  cuda_backend::wait_for_previous_kernel();
   const std::int64_t count = g.items * g.m * g.n, step = std::int64_t{gridDim.x} * gemm_threads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * gemm_threads + threadIdx.x; i < count; i += step) {
     float v = 0;

@@ -172,6 +172,7 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
 template <class T, int tile_n, bool a_mn, bool b_mn, int blocks, Division division>
 __global__ void __launch_bounds__(threads, 1)
     gemm_hopper(Gemm g, std::int64_t tiles, bool boxed, Exchange exchange, __grid_constant__ const Maps maps) {
+  cuda_backend::wait_for_previous_kernel();
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   MANTISSA_SHARED(char, dynamic);
   auto& shared = aligned_shared<tile_n>(dynamic);

@@ -50,6 +50,7 @@ __device__ __forceinline__ void add_parts(float (&own)[tile_n / 2 / parts], cons
 template <class T, int tile_n, bool a_mn, bool b_mn, int parts>
 __global__ void __launch_bounds__(threads, 1)
     gemm_hopper_split(Gemm g, bool boxed, __grid_constant__ const Maps maps) {
+  cuda_backend::wait_for_previous_kernel();
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int columns = tile_n / parts;  // that a block finishes
   static_assert(sizeof(Shared<tile_n>::a) >= (parts - 1) * tile_m * columns * sizeof(float));

@@ -92,7 +92,7 @@ template <class C> void inspect(const C* x, std::int64_t n, std::int64_t index, 
 }  // namespace
 
 void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, const bool* before,
-                       bool* found_inf, GradientSummary* summary) {
+                       bool* found_inf, GradientSummary* summary, float* norm) {
   const auto [factor, rest] = inverse_scale(*scale);
   const std::int64_t blocks = (total_numel(gradients) + multi_tensor_block - 1) / multi_tensor_block;
   std::vector<GradientSummary> partial(static_cast<std::size_t>(blocks));  // combined in order
@@ -113,6 +113,7 @@ void unscale_gradients(std::span<const GradientView> gradients, const float* sca
   }
   *summary = total;
   *found_inf = total.infs + total.nans > 0 || (before && *before);
+  if (norm) *norm = static_cast<float>(std::sqrt(total.square_sum));
 }
 
 void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed,

@@ -14,6 +14,7 @@ namespace {
 // Each of two blocks passes a number of each thread to the other one.
 enum class PassSlip { none, own_address, no_such_block, odd_place, no_barrier, ended_block };
 __global__ void pass_kernel(float* y, PassSlip slip) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(float4, received);
   const auto own = static_cast<int>(hopper::block_in_cluster()), thread = static_cast<int>(threadIdx.x);
   const auto number = static_cast<float>(1000 * own + thread);
@@ -29,6 +30,7 @@ __global__ void pass_kernel(float* y, PassSlip slip) {
   y[128 * own + thread] = received[thread].x - received[thread].w;
 }
 __global__ void flag_kernel(unsigned* flags, int* y, bool for_a_later_one) {
+  wait_for_previous_kernel();
   const unsigned own = blockIdx.x;
   if (own > 0 || for_a_later_one) hopper::wait_for_flag(flags + (for_a_later_one ? own + 1 : own - 1));
   y[own] = own == 0 ? 1 : 2 * y[own - 1];

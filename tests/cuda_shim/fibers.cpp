@@ -78,6 +78,7 @@ Fiber* left = nullptr;  // by the last switch
 // The warp whose turn it is: who of it comes next.
 const unsigned *next_in_warp = nullptr, *end_of_warp = nullptr;
 char start_tag, end_tag;  // what ThreadSanitizer orders by
+std::uint64_t waits = 0;  // calls of note_wait by this grid
 Block all_blocks[most_cluster];
 std::span<Block> blocks;  // those that run
 
@@ -431,6 +432,7 @@ unsigned active_lanes() {
   return count - first >= 32 ? 0xffffffffu : (1u << (count - first)) - 1;
 }
 void* dynamic_shared() { return current->block->dynamic_memory; }
+void note_wait() { ++waits; }
 // A fault may come from where nothing may be thrown, so the thread is left where it is.
 void fail_misaligned(const void* p, std::size_t bytes, const char* what) {
   char text[200];
@@ -454,8 +456,9 @@ void set_order(Order o, unsigned seed) {
 }
 
 void run_grid(const Kernel& kernel, const std::function<void()>& thread, const Shape& shape) {
-  const auto& [grid, block, shared, cluster] = shape;
+  const auto& [grid, block, shared, cluster, must_wait] = shape;
   const unsigned of_block = block.x * block.y * block.z, count = of_block * cluster;
+  waits = 0;
   gridDim = grid;
   blockDim = block;
   body = &thread;
@@ -496,6 +499,11 @@ void run_grid(const Kernel& kernel, const std::function<void()>& thread, const S
         for (Thread& t : threads) if (t.fiber) free_fibers.push_back(std::exchange(t.fiber, nullptr));
       }
     }
+  }
+  const std::uint64_t all = std::uint64_t{grid.x} * grid.y * grid.z * of_block;
+  if (must_wait && waits != all) {
+    throw std::runtime_error("cuda_shim: " + kernel.name + ": " + std::to_string(all) + " threads called " +
+                             "wait_for_previous_kernel() " + std::to_string(waits) + " times; each begins with it");
   }
 }
 

@@ -37,6 +37,7 @@ struct Shared {
 
 // y [64, 128] = a [64, 64 * steps] @ b [128, 64 * steps]^T: the first warpgroup copies, the second multiplies.
 __global__ void small_product_kernel(float* y, int steps, Slip slip, const CUtensorMap map_a, const CUtensorMap map_b) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(char, dynamic);
   char* base = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(dynamic) + 1023) & ~std::uintptr_t{1023});
   if (slip == Slip::tile_off_128) base += 128;
@@ -119,6 +120,7 @@ enum class PairSlip {
 // b to both.
 __global__ void pair_product_kernel(float* y, int steps, PairSlip slip, const CUtensorMap map_a,
                                     const CUtensorMap map_b) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(char, dynamic);
   auto* base = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(dynamic) + 1023) & ~std::uintptr_t{1023});
   auto& shared = *reinterpret_cast<Shared*>(base);
@@ -179,6 +181,7 @@ enum class StoreSlip { none, not_shown, no_barrier, not_waited_for, not_committe
 // y [2 * 64, 64] in halves: in each element its number, modulo 2039. Two boxes leave one after the other from the same
 // place.
 __global__ void store_kernel(StoreSlip slip, const CUtensorMap map) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(char, dynamic);
   auto* base = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(dynamic) + 1023) & ~std::uintptr_t{1023});
   auto* place = reinterpret_cast<std::uint16_t*>(base + (slip == StoreSlip::odd_place ? 64 : 0));
@@ -207,6 +210,7 @@ __global__ void store_kernel(StoreSlip slip, const CUtensorMap map) {
 
 enum class RegisterSlip { none, odd_number, too_many, more_by_dec, warp_missing };
 __global__ void registers_kernel(RegisterSlip slip) {
+  wait_for_previous_kernel();
   const unsigned warp = threadIdx.x / 32;
   if (slip == RegisterSlip::odd_number) cuda_shim::set_registers(100, false);
   if (slip == RegisterSlip::more_by_dec) cuda_shim::set_registers(256, false);
@@ -216,6 +220,7 @@ __global__ void registers_kernel(RegisterSlip slip) {
   else hopper::take_registers<208>();  // 168 at first; each of 256 threads takes half of what each of 128 gave
 }
 __global__ void named_barrier_kernel(int* y, bool missing) {
+  wait_for_previous_kernel();
   __shared__ int value[256];
   value[threadIdx.x] = static_cast<int>(threadIdx.x);
   const unsigned group = threadIdx.x / 128;
@@ -224,6 +229,7 @@ __global__ void named_barrier_kernel(int* y, bool missing) {
 }
 enum class BarrierSlip { none, parity_two, missed_phase, no_arrivals, too_many_bytes, odd_place };
 __global__ void barrier_kernel(BarrierSlip slip) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(char, s);
   auto* barrier = reinterpret_cast<std::uint64_t*>(s + (slip == BarrierSlip::odd_place ? 4 : 0));
   if (threadIdx.x == 0) hopper::barrier_init(barrier, slip == BarrierSlip::no_arrivals ? 0 : 1);
@@ -233,6 +239,7 @@ __global__ void barrier_kernel(BarrierSlip slip) {
   if (threadIdx.x == 0 && slip == BarrierSlip::missed_phase) hopper::barrier_arrive(barrier);
 }
 __global__ void behind_kernel(int bytes) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(char, s);
   s[bytes] = 1;
 }

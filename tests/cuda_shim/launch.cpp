@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t usual_shared = 48 * 1024, most_registers = 65536;
 std::uint64_t launch_count = 0;
+int ptx_version = 90;
 std::map<std::pair<int, const void*>, std::size_t> allowed_shared;  // cudaFuncSetAttribute, per device
 
 cudaError_t refuse(cudaError_t e, const Kernel& kernel, const std::string& why) {
@@ -44,7 +45,7 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
 }
 cudaError_t launch(cudaStream_t stream, const void* function, const Argument* arguments, std::function<void()> thread,
                    const Shape& shape, ptx::Thread from_ptx) {
-  const auto& [grid, block, shared, cluster] = shape;
+  const auto& [grid, block, shared, cluster, waits] = shape;
   note_call("cudaLaunchKernel");
   const std::lock_guard lock(mutex);
   const Kernel& kernel = kernel_at(function);
@@ -97,6 +98,7 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
 }
 
 void set_shared_limit(std::size_t bytes) { most_shared = bytes; }
+void set_ptx_version(int version) { ptx_version = version; }
 std::uint64_t launches() { return launch_count; }
 
 }  // namespace cuda_shim
@@ -114,9 +116,19 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int by
   allowed_shared[{device, function}] = static_cast<std::size_t>(bytes);
   return cudaSuccess;
 }
-// Both of a null device alone: cuda/launch.cuh gives others a function that calls the kernel.
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void*) {
   note_call(__func__);
+  a->ptxVersion = ptx_version;
+  return cudaSuccess;
+}
+// Both of a null device alone: cuda/launch.cuh gives others a function that calls the kernel.
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void*, void**) {
+  note_call(__func__);
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const cudaLaunchAttribute& a = config->attrs[i];
+    if (a.id == cudaLaunchAttributeProgrammaticStreamSerialization && a.val.programmaticStreamSerializationAllowed != 0)
+      note_call("a launch that may come early");
+  }
   return null_device ? cudaSuccess : result(cudaErrorInvalidValue);
 }
 cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t) {

@@ -22,33 +22,43 @@ using cuda_shim::Order;
 namespace {
 
 __global__ void sum_kernel(const float* x, float* y, int n) {
+  wait_for_previous_kernel();
   __shared__ float scratch[32];
   float sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) sum += x[blockIdx.x * n + i];
   sum = fold_block<Sum>(sum, scratch);
   if (threadIdx.x == 0) y[blockIdx.x] = sum;
 }
+__global__ void hasty_kernel(int* y) {  // only some threads wait for what was before
+  if (threadIdx.x < 16) wait_for_previous_kernel();
+  y[threadIdx.x] = 1;
+}
 __global__ void missing_barrier_kernel(int* y) {
+  wait_for_previous_kernel();
   __shared__ int value[64];
   value[threadIdx.x] = static_cast<int>(threadIdx.x);
   y[threadIdx.x] = value[63 - threadIdx.x];
 }
 __global__ void divergent_kernel(int* y) {
+  wait_for_previous_kernel();
   if (threadIdx.x < 16) __syncthreads();
   y[threadIdx.x] = 1;
 }
 __global__ void lonely_shuffle_kernel(int* y) {
+  wait_for_previous_kernel();
   int v = static_cast<int>(threadIdx.x);
   if (v < 16) v = __shfl_xor_sync(0xffffffffu, v, 8);
   y[threadIdx.x] = v;
 }
 __global__ void uninitialised_kernel(float* y) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(float, s);
   if (threadIdx.x != 5) s[threadIdx.x] = 1;
   __syncthreads();
   y[threadIdx.x] = s[(threadIdx.x + 1) % 32];
 }
 __global__ void two_barriers_kernel(int* y) {
+  wait_for_previous_kernel();
   if (threadIdx.x < 16) {
     y[threadIdx.x] = 1;
     __syncthreads();
@@ -58,10 +68,12 @@ __global__ void two_barriers_kernel(int* y) {
   }
 }
 __global__ void stranger_shuffle_kernel(int* y) {  // asks lanes above 15, which do not take part
+  wait_for_previous_kernel();
   const int v = static_cast<int>(threadIdx.x);
   y[v] = v < 16 ? __shfl_sync(0xffffu, v, v + 16) : v;
 }
 __global__ void uninitialised_static_kernel(float* y) {
+  wait_for_previous_kernel();
   __shared__ float s[32];
   if (blockIdx.x == 0 || threadIdx.x != 5) s[threadIdx.x] = 1;  // block 1 would find what block 0 left
   __syncthreads();
@@ -70,32 +82,49 @@ __global__ void uninitialised_static_kernel(float* y) {
 // Eight elements as cuda/vec.cuh moves them, four as a vector of CUDA's, one atomic, and
 // the instructions of cuda/ptx.cuh.
 __global__ void packs_kernel(float* y) {
+  wait_for_previous_kernel();
   float v[pack];
   load_pack(v, y, f32, 0);
   store_pack(y, f32, 8, v);
 }
-[[maybe_unused]] __global__ void vector_kernel(float* y) { *reinterpret_cast<float4*>(y) = make_float4(1, 2, 3, 4); }
-__global__ void pair_kernel(float* y) { *reinterpret_cast<float2*>(y) = make_float2(1, 2); }
-[[maybe_unused]] __global__ void odd_float_kernel(char* y) { *reinterpret_cast<float*>(y) = 1; }
-__global__ void atomic_kernel(char* y) { atomicAdd(reinterpret_cast<int*>(y), 1); }
+[[maybe_unused]] __global__ void vector_kernel(float* y) {
+  wait_for_previous_kernel();
+  *reinterpret_cast<float4*>(y) = make_float4(1, 2, 3, 4);
+}
+__global__ void pair_kernel(float* y) {
+  wait_for_previous_kernel();
+  *reinterpret_cast<float2*>(y) = make_float2(1, 2);
+}
+[[maybe_unused]] __global__ void odd_float_kernel(char* y) {
+  wait_for_previous_kernel();
+  *reinterpret_cast<float*>(y) = 1;
+}
+__global__ void atomic_kernel(char* y) {
+  wait_for_previous_kernel();
+  atomicAdd(reinterpret_cast<int*>(y), 1);
+}
 __global__ void copy_async_kernel(const Half* x, int skip) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(char, s);
   ptx::copy_async_16(s + skip, x, 16);
   ptx::copy_async_commit();
   ptx::copy_async_wait<0>();
 }
 __global__ void load_matrices_kernel(int skip) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(char, s);
   std::uint32_t r[4];
   ptx::load_matrices<false>(r, s + 16 * threadIdx.x + skip);
 }
 __global__ void shared_kernel(float* y) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(float, s);
   s[threadIdx.x] = 1;
   __syncthreads();
   y[threadIdx.x] = s[threadIdx.x];
 }
 __global__ void both_shared_kernel(float* y) {
+  wait_for_previous_kernel();
   MANTISSA_SHARED(float, s);
   __shared__ float more[256];
   more[threadIdx.x] = s[threadIdx.x] = 1;
@@ -103,13 +132,22 @@ __global__ void both_shared_kernel(float* y) {
   y[threadIdx.x] = more[255 - threadIdx.x] + s[threadIdx.x];
 }
 // Its name is that of a kernel in cuda/kernel_resources.txt with 255 registers.
-__global__ void attention_dkv_kernel(float* y) { y[threadIdx.x] = 1; }
+__global__ void attention_dkv_kernel(float* y) {
+  wait_for_previous_kernel();
+  y[threadIdx.x] = 1;
+}
 struct Described {
   int n;
   const float* data;
 };
-[[maybe_unused]] __global__ void described_kernel(float* y, Described d) { y[threadIdx.x] = d.data[d.n]; }
-__global__ void add_kernel(int* y, int v) { y[threadIdx.x] += v; }
+[[maybe_unused]] __global__ void described_kernel(float* y, Described d) {
+  wait_for_previous_kernel();
+  y[threadIdx.x] = d.data[d.n];
+}
+__global__ void add_kernel(int* y, int v) {
+  wait_for_previous_kernel();
+  y[threadIdx.x] += v;
+}
 
 class Buffer {
  public:
@@ -211,6 +249,12 @@ TEST_CASE("a barrier that some threads never reach is an error, and the device i
              Catch::Matchers::Contains("wait in different __syncthreads"));
   CHECK_THAT(message_of_launch(Grid{1, 32}, &stranger_shuffle_kernel, y.data<int>()),
              Catch::Matchers::Contains("a lane that its mask does not name"));
+}
+
+TEST_CASE("a thread that does not wait for the kernel before its own is an error") {
+  const Buffer y(32, i32);
+  CHECK_THAT(message_of_launch(Grid{2, 32}, &hasty_kernel, y.data<int>()),
+             Catch::Matchers::Contains("64 threads called wait_for_previous_kernel() 32 times"));
 }
 
 TEST_CASE("shared memory that was not written is NaN") {

@@ -159,7 +159,7 @@ Thread prepare(const Function& f, const Argument* arguments, bool longer) {
             static auto& memories = *new std::vector<Memory>(1024 * most_cluster);
             execute(f, parameters, memories[thread_number()]);
           },
-          f.name, f.most_threads, (f.shared_bytes + 15) / 16 * 16};
+          f.name, f.most_threads, (f.shared_bytes + 15) / 16 * 16, f.waits && f.waits_first};
 }
 
 }  // namespace
@@ -170,11 +170,13 @@ void call(const Function& f, char* parameters) {
 }
 
 void run_grid(const Kernel& kernel, const Thread& thread, Shape shape) {
-  const auto& [blocks, threads, bytes, together] = shape;
+  const auto& [blocks, threads, bytes, together, waits] = shape;
   if (counting) {
     const std::size_t of_block = std::size_t{threads.x} * threads.y * threads.z;
     count_launch(thread.name, std::size_t{blocks.x} * blocks.y * blocks.z * of_block);
   }
+  if (waits && !thread.waits_first)
+    fail(std::string(thread.name) + ": it accesses global memory before griddepcontrol.wait, or never waits");
   shape.shared += thread.shared;
   std::fenv_t before;
   std::fegetenv(&before);

@@ -19,6 +19,7 @@ struct Thread {
   std::string_view name;         // nvcc's
   std::size_t most_threads = 0;  // of a block, by __launch_bounds__; 0: as many as a GPU takes
   std::size_t shared = 0;        // bytes of the kernel's static shared memory, which lies before the dynamic
+  bool waits_first = true;       // it executes griddepcontrol.wait, and accesses no global memory before
 };
 bool is_wanted();
 // `arguments` end with an empty one; they are copied.

@@ -50,6 +50,7 @@ struct Function {
   std::size_t parameter_bytes = 0, call_bytes = 0, local_bytes = 0;
   std::size_t shared_bytes = 0;       // static
   std::size_t most_threads = 0;       // .maxntid
+  bool waits = false, waits_first = true;  // griddepcontrol.wait; nothing before it accesses global memory
   std::vector<std::uint64_t> values;  // registers, and behind them constants
   std::vector<Relocation> relocations;
   std::vector<Instruction> code;

@@ -206,6 +206,15 @@ TEST_CASE("what the interpreter does not know, and what a GPU refuses, is an err
   CHECK_THAT(message_of(kernel("ld.global.u32 %r1, [%out+2];"), v), Catch::Matchers::Contains("misaligned"));
   CHECK_THAT(message_of(kernel("mov.u32 %r1, -4;\nld.shared.u32 %r2, [%r1];"), v),
              Catch::Matchers::Contains("beyond dynamic shared memory"));
+  const auto as_launched = [&](const std::string& body) {
+    void* out = v;
+    const Argument arguments[] = {{&out, sizeof out}, {}};
+    ptx::run_grid(Kernel{}, ptx::thread_of(kernel(body), "tested", arguments), {1, 2, 0, 1, true});
+  };
+  CHECK_NOTHROW(as_launched("griddepcontrol.wait;\nst.global.u32 [%out], 1;\ngriddepcontrol.launch_dependents;"));
+  CHECK_THROWS_WITH(as_launched("st.global.u32 [%out], 1;\ngriddepcontrol.wait;"),
+                    Catch::Matchers::Contains("before griddepcontrol.wait"));
+  CHECK_THROWS_WITH(as_launched("st.global.u32 [%out], 1;"), Catch::Matchers::Contains("never waits"));
   const Argument short_one[] = {{v, 4}, {}};
   try {
     ptx::thread_of(kernel(""), "tested", short_one);

@@ -385,6 +385,13 @@ class Reader {
     return o;
   }
 
+  // What a kernel does before griddepcontrol.wait may come before what was enqueued before it.
+  static bool accesses_global_memory(const Statement& s) {
+    const std::string_view op = s.words[0];
+    const bool elsewhere = s.has("param") || s.has("shared") || s.has("shared::cta") || s.has("local");
+    return op == "call" || op == "cp" ||
+           (!elsewhere && (op == "ld" || op == "ldu" || op == "st" || op == "atom" || op == "red" || op == "prefetch"));
+  }
   void read_instruction(std::string_view word) {
     Instruction i;
     if (word == "@") {
@@ -395,6 +402,8 @@ class Reader {
     Statement s;
     s.text = word;
     s.words = split(word);
+    if (word == "griddepcontrol.wait") f_.waits = true;
+    else if (!f_.waits && accesses_global_memory(s)) f_.waits_first = false;
     if (s.words[0] == "call") {
       read_call(i);
     } else {

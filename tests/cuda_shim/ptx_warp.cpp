@@ -128,6 +128,8 @@ void wait_for_products(Frame& f, const Instruction& at) {
 // Instructions whose whole text is known, and which take their operands from `list`.
 const std::map<std::string_view, Instruction::Step>& table() {
   static const std::map<std::string_view, Instruction::Step> all = {
+      {"griddepcontrol.wait", [](Frame&, const Instruction&) { note_wait(); }},
+      {"griddepcontrol.launch_dependents", [](Frame&, const Instruction&) {}},
       {"bar.warp.sync", [](Frame& f, const Instruction& at) { warp_barrier(get<std::uint32_t>(f, at.list[0])); }},
       {"vote.sync.ballot.b32",
        [](Frame& f, const Instruction& at) {

@@ -38,6 +38,7 @@ constexpr std::size_t usual_limit = std::size_t{1} << 30;
 Tensor on_cuda(std::int64_t n, Dtype t = f32) { return zeros({n}, {.dtype = t, .device = cuda}); }
 
 __global__ void add_one_kernel(float* y, int n) {
+  cuda_backend::wait_for_previous_kernel();
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) y[i] += 1;
 }
@@ -379,7 +380,7 @@ TEST_CASE("a report that a graph is writing is not given away before it has arri
   cuda_backend::request(mirror, x.raw_data());
   cuda_backend::end_recording(graph);
   cuda_shim::set_late(true, 1);
-  cuda_backend::replay(graph, 0, 0);
+  cuda_backend::replay(graph, {}, 0, 0);
   cuda_backend::destroy_mirror(mirror);
   std::vector<void*> blocks;  // the mirror's, again
   for (int i = 0; i < 8; ++i) std::memset(blocks.emplace_back(cuda_backend::allocate_pinned(16)), 7, 16);
@@ -409,7 +410,7 @@ TEST_CASE("a recording may use what the step has left cached") {
   cuda_shim::set_memory_limit(usual_limit);
 }
 
-TEST_CASE("a replay is one call, with a copy before it only where the position of random numbers is another") {
+TEST_CASE("a replay is one call, with a launch before it where there are inputs or random numbers begin elsewhere") {
   Stream side;
   const StreamScope scope(side.get());
   cuda_backend::Graph* graph = cuda_backend::make_graph();
@@ -417,16 +418,23 @@ TEST_CASE("a replay is one call, with a copy before it only where the position o
   cuda_backend::begin_recording(graph, 5, 0);
   Tensor(x).add_(x);
   cuda_backend::end_recording(graph);
+  const Tensor y = on_cuda(64), z = on_cuda(32);
+  std::vector<cuda_backend::GraphInput> inputs;
   const auto calls = [&](std::uint64_t offset) {
     const cuda_shim::CallCounter counter;
-    cuda_backend::replay(graph, 5, offset);
+    cuda_backend::replay(graph, inputs, 5, offset);
     return counter.calls;
   };
-  const std::map<std::string, int> alone{{"cudaGraphLaunch", 1}};
-  CHECK(calls(0).size() > 1);
+  using Calls = std::map<std::string, int>;
+  const Calls alone{{"cudaGraphLaunch", 1}}, placed{{"cudaLaunchKernel", 1}, {"cudaGraphLaunch", 1}};
+  CHECK(calls(0) == placed);
   CHECK(calls(0) == alone);
-  CHECK(calls(4).size() > 1);
+  CHECK(calls(4) == placed);
   CHECK(calls(4) == alone);
+  inputs = {{x.raw_data(), y.raw_data(), 256}, {z.raw_data(), y.raw_data(), 128}};
+  CHECK(calls(4) == placed);
+  CHECK(x.to_vector<float>()[63] == 2 * y.to_vector<float>()[63]);
+  CHECK(z.to_vector<float>() == y.slice(0, 0, 32).to_vector<float>());
   cuda_backend::destroy_graph(graph);
 }
 
@@ -453,12 +461,12 @@ TEST_CASE("bytes that a graph's replay starts from are read before the host goes
   cuda_backend::begin_recording(graph, 5, 0);
   Tensor(drawn).copy_(rand({64}, {.device = cuda}));
   cuda_backend::end_recording(graph);
-  cuda_backend::replay(graph, 5, 0);
+  cuda_backend::replay(graph, {}, 5, 0);
   const std::vector<float> first = drawn.to_vector<float>();
   cuda_shim::set_late(true, 2);
-  cuda_backend::replay(graph, 5, 0);
-  cuda_backend::replay(graph, 9, 0);  // its position lies on the stack where the first one's lay
-  cuda_backend::replay(graph, 5, 0);
+  cuda_backend::replay(graph, {}, 5, 0);
+  cuda_backend::replay(graph, {}, 9, 0);  // its position lies on the stack where the first one's lay
+  cuda_backend::replay(graph, {}, 5, 0);
   CHECK(drawn.to_vector<float>() == first);
   cuda_shim::set_late(false);
   cuda_backend::destroy_graph(graph);

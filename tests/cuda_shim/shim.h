@@ -31,6 +31,7 @@ void set_driver_version(int version);
 void set_memory_limit(std::size_t bytes);         // of each device; 1 GiB at start
 void set_cudnn(bool on);                          // whether there is one; only with MANTISSA_SHIM_CUDNN at start
 void set_shared_limit(std::size_t bytes);         // of a block; 227 KiB at start, and 99 KiB on sm_86, sm_89 and sm_120
+void set_ptx_version(int version);                // that kernels were compiled for; 90 at start
 void fail_next_launch(cudaError_t error);         // sticky errors stay, as on a GPU
 // The next call of a library's function gives this status and does nothing: "cublasLtMatmul",
 // "cublasLtMatmulAlgoGetHeuristic", "cudnnBackendExecute", "cudnnBackendFinalize of a graph", "... of a plan",
@@ -87,6 +88,7 @@ struct Shape {
   dim3 grid, block;
   std::size_t shared = 0;  // bytes of dynamic shared memory
   unsigned cluster = 1;    // so many blocks, side by side along x, run together
+  bool waits = false;      // every thread must call wait_for_previous_kernel() once
 };
 inline constexpr unsigned most_cluster = 8;
 // Runs all blocks of a grid. Throws what a kernel did wrong: a barrier that not all

@@ -57,6 +57,7 @@ void warp_together(const char* name, WarpWork work, const void* mine);
 unsigned lane();
 unsigned active_lanes();
 void* dynamic_shared();
+void note_wait();  // by wait_for_previous_kernel() (cuda/launch.cuh)
 void note_call(const char* name);  // of the runtime: tests/cuda_shim/shim.h counts them
 // ends the kernel, as a GPU would
 [[noreturn]] void fail_misaligned(const void* p, std::size_t bytes, const char* what);
@@ -238,11 +239,18 @@ using cudaStream_t = cuda_shim_stream*;
 using cudaEvent_t = cuda_shim_event*;
 using cudaGraph_t = cuda_shim_graph*;
 using cudaGraphExec_t = cuda_shim_graph*;
-enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeClusterDimension = 4,
+  cudaLaunchAttributeProgrammaticStreamSerialization = 6
+};
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
-  struct { struct { unsigned x, y, z; } clusterDim; } val;
+  struct {
+    struct { unsigned x, y, z; } clusterDim;
+    int programmaticStreamSerializationAllowed;
+  } val;
 };
+struct cudaFuncAttributes { int ptxVersion; };  // 90: compiled for sm_90
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   std::size_t dynamicSmemBytes;
@@ -299,6 +307,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long lo
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 cudaError_t cudaGraphDestroy(cudaGraph_t);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void* kernel);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes);
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                              unsigned long long flags, cudaDriverEntryPointQueryResult* found);
