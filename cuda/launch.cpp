@@ -37,17 +37,19 @@ bool may_come_early(const void* kernel) {
 
 // A single runtime call, which returns the launch status: <<<>>> would make three, plus a fourth to get the error.
 cudaError_t call_launch(const void* kernel, const Grid& grid, void** parameters) {
+  const bool early = may_come_early(kernel);
+  if (grid.cluster == 1 && !early)
+    return cudaLaunchKernel(kernel, grid.blocks, grid.threads, parameters, grid.shared, stream());
   cudaLaunchAttribute attributes[2]{};
   unsigned count = 0;
   if (grid.cluster > 1) {
     attributes[count].id = cudaLaunchAttributeClusterDimension;
     attributes[count++].val.clusterDim = {grid.cluster, 1, 1};
   }
-  if (may_come_early(kernel)) {
+  if (early) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
-  if (count == 0) return cudaLaunchKernel(kernel, grid.blocks, grid.threads, parameters, grid.shared, stream());
   const cudaLaunchConfig_t config{grid.blocks, grid.threads, grid.shared, stream(), attributes, count};
   return cudaLaunchKernelExC(&config, kernel, parameters);
 }

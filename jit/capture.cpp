@@ -38,7 +38,7 @@ bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
   return true;
 }
 
-// What a replay has to copy to its inputs. What lies otherwise than these is copied now.
+// What a replay has to copy to its inputs. What lies in memory in another order than these is copied now.
 std::vector<cuda_backend::GraphInput> copies_to(const Recording& r, std::vector<Tensor>& inputs) {
   const NoGrad no_grad;
   const auto is_there = [&](std::size_t i) {
