@@ -1,6 +1,6 @@
 // Properties of every optimizer besides its numbers (tests/golden_optim_test.cpp): a skipped step changes nothing, no
-// step reads the device, a saved state resumes bitwise, results do not depend on the number of threads, f32 masters and
-// a bf16 state work.
+// step reads the device, a saved state resumes bitwise, results do not depend on the number of threads nor on where an
+// element lies, f32 masters and a bf16 state work.
 #include "tests/every_optimizer.h"
 
 #include <cmath>
@@ -114,8 +114,34 @@ struct Unfused : amp::Steppable {
 
 }  // namespace
 
-// Norms of a whole parameter are sums in the order of memory, and the last elements of a vectorised loop may be rounded
-// otherwise: not to the same bits.
+TEST_CASE("what becomes of an element does not depend on where it lies") {
+  constexpr std::int64_t period = 61, periods = 21;  // no multiple of a vector, more than a tile, a rest
+  const auto repeated = [&](std::uint64_t stream, Dtype dtype) {
+    return random_tensor({period}, stream).to(dtype).repeat({periods});
+  };
+  const auto repeats = [&](const Tensor& t) {
+    const Tensor x = t.detach();
+    return same_bits(x.slice(0, 0, period * (periods - 1)), x.slice(0, period, period * periods));
+  };
+  for (const Dtype dtype : {f32, f64}) {
+    for (const auto& [name, make] : optimizers()) {
+      INFO(name << ", " << name_of(dtype));
+      std::vector<Tensor> p{repeated(1, dtype).requires_grad_()};
+      const auto o = make(p, {});
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        p[0].set_grad(repeated(2 + step, dtype));
+        o->step();
+      }
+      CHECK(repeats(p[0]));
+      for (const auto& [what, state] : o->state_dict()) {
+        INFO(what);
+        if (state.sizes() == p[0].sizes()) CHECK(repeats(state));
+      }
+    }
+  }
+}
+
+// Norms of a whole parameter are sums in the order of memory: not to the same bits.
 TEST_CASE("a channels-last parameter is updated as a contiguous one") {
   for (const auto& [name, make] : optimizers()) {
     INFO(name);

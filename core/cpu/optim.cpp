@@ -38,35 +38,41 @@ template <class C, class F> auto constants_of(const F& formula, std::int64_t ste
   else return formula.template at<C>(step);
 }
 
-// Calls one(i, p, g, state) on full vectors, then on a zero-padded one for the rest: the same code for every element.
-template <class C, int states, class One>
-void for_vectors(std::int64_t n, C* p, const C* g, C* const* state, One&& one) {
+// In two copies of the same code the compiler may contract other products to fused multiply-add, and bits would depend
+// on where an element lies. GCC makes copies also for calls with constant arguments.
+#if defined(__clang__)
+#define MANTISSA_SINGLE_COPY [[gnu::noinline]]
+#else
+#define MANTISSA_SINGLE_COPY [[gnu::noipa]]
+#endif
+
+// Calls update(p, g, state) for n elements, a whole number of vectors.
+template <class C, int states, class Update>
+MANTISSA_SINGLE_COPY void for_whole_vectors(std::int64_t n, C* p, const C* g, C* const* state, Update update) {
   using V = Vec<C>;
-  constexpr std::int64_t width = static_cast<std::int64_t>(V::size);
   V s[states + 1];
-  std::int64_t i = 0;
-  for (; i + width <= n; i += width) {
+  for (std::int64_t i = 0; i < n; i += static_cast<std::int64_t>(V::size)) {
     for (int k = 0; k < states; ++k) s[k] = load(state[k] + i);
     V value = load(p + i);
-    one(value, load(g + i), s);
+    update(value, load(g + i), s);
     for (int k = 0; k < states; ++k) store(state[k] + i, s[k]);
     store(p + i, value);
   }
-  if (i == n) return;
-  C pad[states + 2][width] = {};
-  const std::int64_t rest = n - i;
-  for (int k = 0; k < states; ++k) std::copy_n(state[k] + i, rest, pad[k]);
-  std::copy_n(p + i, rest, pad[states]);
-  std::copy_n(g + i, rest, pad[states + 1]);
-  for (int k = 0; k < states; ++k) s[k] = load(pad[k]);
-  V value = load(pad[states]);
-  one(value, load(pad[states + 1]), s);
-  for (int k = 0; k < states; ++k) {
-    store(pad[k], s[k]);
-    std::copy_n(pad[k], rest, state[k] + i);
-  }
-  store(pad[states], value);
-  std::copy_n(pad[states], rest, p + i);
+}
+// The same for any n; the rest is padded with zeros.
+template <class C, int states, class Update>
+void for_vectors(std::int64_t n, C* p, const C* g, C* const* state, const Update& update) {
+  constexpr std::int64_t width = static_cast<std::int64_t>(Vec<C>::size);
+  const std::int64_t whole = n / width * width, rest = n - whole;
+  for_whole_vectors<C, states>(whole, p, g, state, update);
+  if (rest == 0) return;
+  C pad[states + 2][width] = {}, *padded[states + 1] = {};
+  for (int k = 0; k < states; ++k) padded[k] = pad[k], std::copy_n(state[k] + whole, rest, pad[k]);
+  std::copy_n(p + whole, rest, pad[states]);
+  std::copy_n(g + whole, rest, pad[states + 1]);
+  for_whole_vectors<C, states>(width, pad[states], pad[states + 1], padded, update);
+  for (int k = 0; k < states; ++k) std::copy_n(pad[k], rest, state[k] + whole);
+  std::copy_n(pad[states], rest, p + whole);
 }
 
 template <class C, class F> constexpr Kernel<C> make_kernel() {
