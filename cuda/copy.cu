@@ -76,12 +76,14 @@ bool same_layout(const View& y, const View& x) {
   return y.sizes == x.sizes && is_dense(y) && is_dense(x) && y.layout() == x.layout();
 }
 
+// Whether the driver copies or fills these bytes. In a captured step a kernel is preferred for few, because it may
+// overlap with its neighbours (cuda/launch.cuh).
+bool left_to_driver(std::size_t bytes) { return !records_here() || bytes > std::size_t{1} << 20; }
+
 void copy_on_device(const View& y, const View& x) {
-  const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
-  if (x.dtype == y.dtype && same_layout(y, x) && x.device.is_cuda()) {
-    return check_status(cudaMemcpyAsync(y.data, x.data, static_cast<std::size_t>(y.numel() * bytes),
-                                        cudaMemcpyDeviceToDevice, stream()),
-                        "copy");
+  const std::size_t bytes = static_cast<std::size_t>(y.numel()) * size_of(y.dtype);
+  if (x.dtype == y.dtype && same_layout(y, x) && x.device.is_cuda() && left_to_driver(bytes)) {
+    return check_status(cudaMemcpyAsync(y.data, x.data, bytes, cudaMemcpyDeviceToDevice, stream()), "copy");
   }
   const View* inputs[] = {&x};
   const ElementwiseLoop loop = plan_elementwise(y, inputs);
@@ -154,10 +156,9 @@ void copy(const View& y, const View& x) {
 
 void fill(const View& y, double value) {
   if (y.numel() == 0) return;
-  if (value == 0 && !std::signbit(value) && is_dense(y)) {
-    return check_status(cudaMemsetAsync(y.data, 0, static_cast<std::size_t>(y.numel()) * size_of(y.dtype), stream()),
-                        "fill");
-  }
+  const std::size_t bytes = static_cast<std::size_t>(y.numel()) * size_of(y.dtype);
+  if (value == 0 && !std::signbit(value) && is_dense(y) && left_to_driver(bytes))
+    return check_status(cudaMemsetAsync(y.data, 0, bytes, stream()), "fill");
   copy_on_device(y, View{&value, {}, {}, f64, cpu});
 }
 

@@ -233,6 +233,20 @@ TEST_CASE("kernels of a captured step may come while the one before runs, if com
   cuda_shim::set_null_device(false);
 }
 
+TEST_CASE("in a captured step few bytes are copied and filled by kernels, many by the driver") {
+  cuda_shim::set_null_device(true);
+  const auto recorded = [](std::int64_t n) {
+    auto step = jit::capture([](const Tensor& x) { return std::vector<Tensor>{x.clone(), zeros_like(x)}; });
+    const Tensor x = on_device({n}, f32);
+    step(x);
+    return launched([&] { step(x); });
+  };
+  using Calls = std::map<std::string, int>;
+  CHECK(recorded(1000) == Calls{{"copy", 2}, {"place_inputs", 1}});
+  CHECK(recorded(1000000) == Calls{{"cudaMemcpyAsync", 1}, {"cudaMemsetAsync", 1}, {"place_inputs", 1}});
+  cuda_shim::set_null_device(false);
+}
+
 TEST_CASE("one launch updates all averages of weights, and another counts the updates") {
   cuda_shim::set_null_device(true);
   std::vector<Tensor> weights;
