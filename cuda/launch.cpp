@@ -30,9 +30,10 @@ std::atomic<bool>& overlap() {
 // In a captured step alone: elsewhere the GPU waits for the host. Code for GPUs before sm_90, which the driver of a
 // newer one may have translated, does not wait.
 bool may_come_early(const void* kernel) {
-  if (!records_here() || !overlap()) return false;
+  if (!records_here()) return false;
+  const CaptureRelaxed relaxed;  // it may load the kernel's code
   cudaFuncAttributes code{};
-  return cudaFuncGetAttributes(&code, kernel) == cudaSuccess && code.ptxVersion >= 90;
+  return cudaFuncGetAttributes(&code, kernel) == cudaSuccess && code.ptxVersion >= 90 && overlap();
 }
 
 // A single runtime call, which returns the launch status: <<<>>> would make three, plus a fourth to get the error.
