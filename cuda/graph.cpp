@@ -1,6 +1,5 @@
 // Capture and replay of a step as a CUDA graph: see core/accelerator.h. Every replay reads its position in the random
 // number stream from a few bytes of device memory, written just before it on the same stream, with its inputs.
-#include <array>
 #include <optional>
 
 #include "core/accelerator.h"
@@ -27,7 +26,6 @@ struct Graph {
   };
   std::optional<Recording> recording;
   std::uint64_t* random = nullptr;  // {seed, offset} in device memory
-  std::optional<std::array<std::uint64_t, 2>> position;  // last value written there
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
 };
@@ -74,11 +72,7 @@ void give_up_recording(Graph* g) noexcept {
 }
 
 void replay(Graph* g, std::span<const GraphInput> inputs, std::uint64_t random_seed, std::uint64_t random_offset) {
-  const std::array<std::uint64_t, 2> position{random_seed, random_offset};
-  if (!inputs.empty() || g->position != position) {  // the latter is unchanged if the step draws no random numbers
-    place_inputs(inputs, g->random, random_seed, random_offset);
-    g->position = position;
-  }
+  place_inputs(inputs, g->random, random_seed, random_offset);
   check_status(cudaGraphLaunch(g->executable, stream()), "replaying a captured step");
 }
 
