@@ -5,6 +5,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
+#include "autograd/leaf_watch.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 #include "core/profile.h"
@@ -127,10 +128,24 @@ GradScaler::PerOptimizer& GradScaler::entry_for(const char* method, Steppable& o
   const std::lock_guard lock(mutex_);
   need_scale(method, site);
   for (PerOptimizer& e : entries_) {
-    if (e.optimizer == &optimizer) return e;
+    if (e.optimizer != &optimizer) continue;
+    if (e.stage == Stage::ready) e.captured = autograd::is_in_captured_step();
+    else check_is_in_one_place(e, method, site);
+    return e;
   }
-  return entries_.emplace_back(
-      PerOptimizer{.optimizer = &optimizer, .number = names_of(optimizer, optimizer.parameters())});
+  return entries_.emplace_back(PerOptimizer{.optimizer = &optimizer,
+                                            .number = names_of(optimizer, optimizer.parameters()),
+                                            .captured = autograd::is_in_captured_step()});
+}
+
+// A replay repeats what the device did, not the calls that this class takes note of.
+void GradScaler::check_is_in_one_place(const PerOptimizer& e, const char* method, const CallSite& site) const {
+  if (e.captured == autograd::is_in_captured_step()) return;
+  const bool stepped = e.stage == Stage::stepped;
+  fail("GradScaler.", method, ": ", stepped ? "step() at " : "unscale_() at ",
+       to_string(stepped ? e.stepped_at : e.unscaled_at), " is ", e.captured ? "part" : "not part",
+       " of a captured step, but ", method, "() at ", to_string(site), e.captured ? " is not" : " is",
+       "; put unscale_, step and update all into the captured step, or all outside of it");
 }
 
 // Makes one pass per device and scale of the gradients; nearly always a single one. With `write` false, a single pass
@@ -357,6 +372,7 @@ void GradScaler::update_scale(const CallSite& site) {
   need_scale("update", site);
   std::vector<Verdict> verdicts;
   for (const PerOptimizer& e : entries_) {
+    if (e.stage != Stage::ready) check_is_in_one_place(e, "update", site);
     for (std::size_t k = 0; k < e.summaries.size(); ++k) {
       verdicts.push_back({e.found_inf.data<bool>(),
                           reinterpret_cast<const GradientSummary*>(e.summaries[k].data<double>()), e.number,

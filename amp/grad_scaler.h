@@ -181,6 +181,7 @@ class GradScaler {
   struct PerOptimizer {
     Steppable* optimizer;
     std::int64_t number;  // index into names_
+    bool captured;        // begun in a captured step
     Stage stage = Stage::ready;
     CallSite unscaled_at = {}, stepped_at = {};
     std::vector<std::unique_ptr<GradientPass>> passes = {};  // one per device and scale; from unscale_ to step
@@ -205,6 +206,7 @@ class GradScaler {
   void check_loss(const Tensor& loss) const;
   void need_scale(const char* method, const CallSite& site) const;
   PerOptimizer& entry_for(const char* method, Steppable& optimizer, const CallSite& site);
+  void check_is_in_one_place(const PerOptimizer& entry, const char* method, const CallSite& site) const;
   std::string describe(const PerOptimizer& entry) const;
   void unscale(PerOptimizer& entry, bool write, const CallSite& site);
   static StepResult clipped_step(Steppable& optimizer, const ClipNorm& clip);

@@ -22,12 +22,13 @@ bool is_unscaled(std::uint64_t tag) { return tag & 1; }
 
 std::string to_string(const CallSite& site) { return concat(site.file_name(), ":", site.line()); }
 
+bool carries_scale(const autograd::GradientTags& tags) { return !std::ranges::all_of(tags.tags, is_unscaled); }
 bool carries_scale(const Tensor& parameter) {
   autograd::LeafNode* leaf = noted_leaf_of(parameter);
   if (!leaf) return false;
   const std::lock_guard lock(leaf->mutex);
-  const auto& [tags, version] = leaf->hooks().tags;
-  return leaf->grad.defined() && leaf->grad.storage()->version() == version && !std::ranges::all_of(tags, is_unscaled);
+  const autograd::GradientTags& tags = leaf->hooks().tags;
+  return leaf->grad.defined() && leaf->grad.storage()->version() == tags.version && carries_scale(tags);
 }
 
 ScaleLedger::ScaleLedger() {

@@ -12,6 +12,8 @@
 
 #include "amp/step.h"
 
+namespace mantissa::autograd { struct GradientTags; }
+
 namespace mantissa::amp {
 
 using CallSite = std::source_location;  // of the user's call, by default argument of the scaler's methods
@@ -20,6 +22,7 @@ std::string to_string(const CallSite& site);  // "train.cpp:88"
 // Whether a parameter's gradient still carries the scale of its loss: neither unscaled nor written to since backward.
 // For errors in functions that need the unscaled gradient.
 bool carries_scale(const Tensor& parameter);
+bool carries_scale(const autograd::GradientTags& tags);
 
 class ScaleLedger {
  public:

@@ -6,9 +6,11 @@
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "autograd/last_owner.h"
+#include "autograd/leaf_watch.h"
 #include "autograd/node.h"
 #include "core/memory_order.h"
 #include "core/ops.h"
+#include "core/recorded_memory.h"
 
 namespace mantissa {
 namespace autograd {
@@ -68,6 +70,7 @@ RunningTags::~RunningTags() { running_tags = std::move(before_); }
 
 LeafNode::Update::Update(LeafNode& leaf)
     : leaf_(leaf), lock_(leaf.mutex), tagged_(!running_tags.empty() || leaf.has_hooks()) {
+  tell_watch(leaf, true);
   if (!tagged_) return;
   if (leaf.hooks().pending.scale.defined()) {
     leaf.grad = settled_gradient(leaf);
@@ -97,6 +100,10 @@ bool Tensor::is_leaf() const { return !self().node || self().node->is_leaf(); }
 
 Tensor& Tensor::requires_grad_(bool on) {
   check(is_leaf(), "requires_grad_: ", *this, " is the result of an operator; use detach() first");
+  // Captured steps that use it would do something else from now on. (What a step itself turns on and off is the same in
+  // each of its runs, and of a handle held alone, as in x.detach().requires_grad_(), no step knows.)
+  if (on != requires_grad() && !(on && ref()->unique()) && !autograd::is_in_captured_step())
+    cuda_backend::outdate_recordings(*this);
   if (!on) {
     impl_->node = {};
   } else if (!impl_->node) {
@@ -109,6 +116,7 @@ Tensor& Tensor::requires_grad_(bool on) {
 Tensor Tensor::grad() const {
   autograd::LeafNode* leaf = defined() ? autograd::leaf_of(*this) : nullptr;
   if (!leaf) return {};
+  autograd::tell_watch(*leaf, true);
   if (leaf->has_hooks()) [[unlikely]] {
     const std::lock_guard lock(leaf->mutex);  // several threads may read a gradient; the first applies pending scaling
     return autograd::settled_gradient(*leaf);
@@ -120,6 +128,7 @@ void Tensor::set_grad(const Tensor& g) {
   check(leaf != nullptr, "set_grad: ", *this, " is not a leaf that requires a gradient");
   check(!g.defined() || g.sizes() == sizes(), "set_grad: the gradient has shape ", g.defined() ? g.sizes() : Dims{},
         ", the tensor ", sizes());
+  autograd::tell_watch(*leaf, false);
   leaf->grad = g;
   if (leaf->has_hooks()) leaf->hooks().tags = {}, leaf->hooks().pending = {};
 }

@@ -4,6 +4,7 @@
 #include "core/memory_order.h"
 #include "core/visit_word.h"
 #include "cuda/elementwise.cuh"
+#include "cuda/recorded_memory.h"
 #include "cuda/transpose.h"
 
 namespace mantissa {
@@ -83,6 +84,7 @@ bool left_to_driver(std::size_t bytes) { return !records_here() || bytes > std::
 void copy_on_device(const View& y, const View& x) {
   const std::size_t bytes = static_cast<std::size_t>(y.numel()) * size_of(y.dtype);
   if (x.dtype == y.dtype && same_layout(y, x) && x.device.is_cuda() && left_to_driver(bytes)) {
+    note_use(y.data), note_use(x.data);
     return check_status(cudaMemcpyAsync(y.data, x.data, bytes, cudaMemcpyDeviceToDevice, stream()), "copy");
   }
   const View* inputs[] = {&x};
@@ -157,8 +159,10 @@ void copy(const View& y, const View& x) {
 void fill(const View& y, double value) {
   if (y.numel() == 0) return;
   const std::size_t bytes = static_cast<std::size_t>(y.numel()) * size_of(y.dtype);
-  if (value == 0 && !std::signbit(value) && is_dense(y) && left_to_driver(bytes))
+  if (value == 0 && !std::signbit(value) && is_dense(y) && left_to_driver(bytes)) {
+    note_use(y.data);
     return check_status(cudaMemsetAsync(y.data, 0, bytes, stream()), "fill");
+  }
   copy_on_device(y, View{&value, {}, {}, f64, cpu});
 }
 

@@ -3,8 +3,10 @@
 #include <optional>
 
 #include "core/accelerator.h"
+#include "core/recorded_memory.h"
 #include "cuda/check.h"
 #include "cuda/graph_inputs.h"
+#include "cuda/recorded_memory.h"
 #include "cuda/runtime.h"
 
 namespace mantissa::cuda_backend {
@@ -17,6 +19,7 @@ struct Graph {
     (void)cudaFree(random);
   }
   Arena arena;
+  RecordedMemory uses;
   // During capture. The graph has its own stream, so launches of other threads are not captured.
   struct Recording {
     explicit Recording(Arena& arena) : on_stream(stream.get()), in_arena(arena) {}
@@ -47,6 +50,7 @@ void begin_recording(Graph* g, std::uint64_t random_seed, std::uint64_t random_o
                  "allocating a graph's random position");
   }
   g->recording.emplace(g->arena);
+  g->uses.begin();
   check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
   set_random_state(g->random, random_seed, random_offset);
 }
@@ -55,6 +59,7 @@ void end_recording(Graph* g) {
   set_random_state(nullptr, 0, 0);
   const cudaError_t ended = cudaStreamEndCapture(stream(), &g->graph);
   g->recording.reset();
+  g->uses.end(g->arena);
   check_status(ended, "capturing a step: something in it waited for the device or used another stream");
   check_status(cudaGraphInstantiate(&g->executable, g->graph, 0), "making a captured step ready");
 }
@@ -65,6 +70,7 @@ void give_up_recording(Graph* g) noexcept {
     cudaGraph_t unfinished = nullptr;
     if (cudaStreamEndCapture(stream(), &unfinished) == cudaSuccess && unfinished) (void)cudaGraphDestroy(unfinished);
     g->recording.reset();
+    g->uses.end(g->arena);
   }
   // Gradients that the step seemed to compute have not been computed: of what the user keeps, they are zeros.
   g->arena.fill_with_zeros();
@@ -76,6 +82,7 @@ void replay(Graph* g, std::span<const GraphInput> inputs, std::uint64_t random_s
   check_status(cudaGraphLaunch(g->executable, stream()), "replaying a captured step");
 }
 
+bool is_outdated(const Graph* g) { return g->uses.is_outdated(); }
 std::size_t graph_bytes(Graph* g) { return static_cast<std::size_t>(g->arena.stats().reserved); }
 
 }  // namespace mantissa::cuda_backend

@@ -13,10 +13,10 @@ constexpr std::int64_t bytes_of_block = std::int64_t{words_of_thread} * block_si
 
 struct Placing {
   struct Copy {
-    char* to;
-    const char* from;
-    std::int64_t bytes;
-    unsigned first_block;
+    char* to = nullptr;
+    const char* from = nullptr;
+    std::int64_t bytes = 0;
+    unsigned first_block = 0;
   };
   static constexpr int most = 32;
   Copy copy[most];

@@ -18,6 +18,7 @@
 #include "cuda/runtime.h"
 
 #if defined(MANTISSA_CUDA_SHIM)
+#include "cuda/recorded_memory.h"
 #include "tests/cuda_shim/shim.h"
 #define MANTISSA_SHARED(type, name) type* name = static_cast<type*>(::cuda_shim::dynamic_shared())
 #else
@@ -58,10 +59,13 @@ template <class P> struct Parameter<P, P> {
   void* address() { return const_cast<P*>(&value); }
 };
 
+template <class... P> inline constexpr std::uint16_t sizes_of[] = {sizeof(P)..., 0};
+
 // The parameters live as long as the call, which copies them.
-template <class... P> void call_launch(const char* name, const void* kernel, const Grid& grid, P... parameters) {
+template <class... P>
+void call_launch(const char* name, const void* kernel, const Grid& grid, const std::uint16_t* sizes, P... parameters) {
   void* addresses[] = {parameters.address()..., nullptr};
-  enqueue(name, kernel, grid, addresses);
+  enqueue(name, kernel, grid, addresses, sizes);
 }
 
 // Does nothing for an empty grid.
@@ -75,6 +79,7 @@ void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&..
   if (!cuda_shim::null_device) {
     const auto run = [function, kernel, &grid](const P&... values) {
       const cuda_shim::Argument list[] = {{&values, sizeof(P), std::is_pointer_v<P>}..., {}};
+      if (records_here()) (note_parameter(&values, sizeof(P)), ...);
       return cuda_shim::launch(
           stream(), function, list, [=] { kernel(values...); },
           {grid.blocks, grid.threads, grid.shared, grid.cluster, true});
@@ -82,7 +87,7 @@ void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&..
     return after_launch(name, run(fitted<P>(name, arguments)...));
   }
 #endif
-  call_launch(name, function, grid, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
+  call_launch(name, function, grid, sizes_of<P...>, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
 }
 
 // The first statement of every kernel: waits for what was enqueued before it, and then lets the kernel after it come,

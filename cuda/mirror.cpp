@@ -3,7 +3,9 @@
 #include <array>
 
 #include "core/accelerator.h"
+#include "core/recorded_memory.h"
 #include "cuda/check.h"
+#include "cuda/recorded_memory.h"
 #include "cuda/runtime.h"
 
 namespace mantissa::cuda_backend {
@@ -26,6 +28,7 @@ struct Mirror {
           check_status(cudaStreamSynchronize(stream()), "waiting for the last replay");
       } catch (const Error&) {  // the device is lost: nothing will be written any more
       }
+      outdate_recordings(s.data, bytes);
       deallocate_pinned(s.data, bytes);
     }
   }
@@ -45,10 +48,15 @@ void destroy_mirror(Mirror* mirror) noexcept { delete mirror; }
 
 void request(Mirror* m, const void* from) {
   const bool capturing = is_capturing();
+  const auto copy_to = [&](const Mirror::Slot& s) {
+    note_use(from), note_use(s.data);
+    check_status(cudaMemcpyAsync(s.data, from, m->bytes, cudaMemcpyDeviceToHost, stream()), "copying a report");
+  };
+  if (m->replayed) return copy_to(*m->replayed);  // a step may run by itself between replays, or from now on
   m->look();
   for (Mirror::Slot& s : m->slots) {
-    if (s.under_way || (m->replayed == &s && !capturing)) continue;
-    check_status(cudaMemcpyAsync(s.data, from, m->bytes, cudaMemcpyDeviceToHost, stream()), "copying a report");
+    if (s.under_way) continue;
+    copy_to(s);
     s.number = ++m->requests;
     if (capturing) {
       m->replayed = &s;

@@ -18,7 +18,7 @@ inline constexpr int list_bytes = 3900;      // of launch parameters, of which 4
 template <class V> struct TensorList {
   static constexpr int most = (list_bytes - 8) / static_cast<int>(sizeof(V) + sizeof(unsigned));
   V tensor[most];
-  unsigned first_block[most + 1];  // of each tensor; the last entry is the number of blocks
+  unsigned first_block[most + 1] = {};  // of each tensor; the last entry is the number of blocks
   int count = 0;
 
   // The tensor that this block works on, and its first element.

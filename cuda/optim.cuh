@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(block_size)
 // Increments step counts after all blocks of an update have read them.
 struct StepList {
   struct Counts {
-    std::int64_t* step;
-    double* scalars;
+    std::int64_t* step = nullptr;
+    double* scalars = nullptr;
   };
   static constexpr int most = list_bytes / static_cast<int>(sizeof(Counts));
   Counts of[most];

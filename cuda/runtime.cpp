@@ -13,9 +13,11 @@
 #include "core/accelerator.h"
 #include "core/bags.h"
 #include "core/poison.h"
+#include "core/recorded_memory.h"
 #include "cuda/check.h"
 #include "cuda/launches.h"
 #include "cuda/noted_messages.h"
+#include "cuda/recorded_memory.h"
 #include "cuda/staging.h"
 
 namespace mantissa::cuda_backend {
@@ -148,6 +150,13 @@ class ArenaMemory final : public RawMemory {
   }
   void fill_with_zeros() noexcept {
     for (const auto& [p, bytes] : taken_) if (p) (void)cudaMemsetAsync(p, 0, bytes, stream());
+  }
+  bool contains(const void* p) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(p);
+    return std::ranges::any_of(taken_, [at](const auto& part) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(part.first);
+      return at >= begin && at - begin < part.second;
+    });
   }
   const char* place() const override { return device_.place(); }
   std::int64_t free_bytes() const override { return device_.free_bytes(); }
@@ -439,6 +448,9 @@ void* allocate(std::size_t bytes, Device d, void** pool) {
 }
 void deallocate(void* p, std::size_t bytes, void* pool) noexcept {
   auto* to = static_cast<Pool*>(pool);
+  if (recordings.load(std::memory_order_relaxed) > 0) [[unlikely]] {
+    if (to != arena_pool) outdate_recordings(p, bytes);  // what a step makes and frees while it is recorded is its own
+  }
   if (poisons && !to->own) unpoison(p, CachingAllocator::round_up(bytes));
   to->allocator->deallocate(p, bytes, to->stream);
   if (to->own) let_go(to);
@@ -465,6 +477,7 @@ Arena::Arena() : pool_(new Pool) {
 }
 Arena::~Arena() { let_go(pool_); }
 MemoryStats Arena::stats() const { return pool_->own->stats(); }
+bool Arena::contains(const void* p) const { return static_cast<ArenaMemory&>(*pool_->memory).contains(p); }
 void Arena::fill_with_zeros() noexcept { static_cast<ArenaMemory&>(*pool_->memory).fill_with_zeros(); }
 ArenaScope::ArenaScope(Arena& arena) : before_(arena_pool) { arena_pool = arena.pool_; }
 ArenaScope::~ArenaScope() { arena_pool = before_; }

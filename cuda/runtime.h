@@ -89,6 +89,7 @@ class Arena {
   ~Arena();  // blocks still in use keep its memory alive
   Arena(const Arena&) = delete;
   MemoryStats stats() const;
+  bool contains(const void* p) const;
   void fill_with_zeros() noexcept;  // all of its memory
 
  private:

@@ -1,6 +1,7 @@
 #include "jit/capture.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <list>
 
 #include "amp/shadow_pins.h"
@@ -9,6 +10,8 @@
 #include "core/memory_order.h"
 #include "core/profile.h"
 #include "core/random.h"
+#include "core/recorded_memory.h"
+#include "jit/step_gradients.h"
 
 namespace mantissa::jit {
 namespace {
@@ -20,17 +23,23 @@ struct DestroyGraph {
   void operator()(cuda_backend::Graph* g) const { cuda_backend::destroy_graph(g); }
 };
 
-// The step for given input shapes: not yet recorded, or ready for replay.
+// The step for given input shapes, modes of the thread and gradients: not yet recorded, or ready for replay.
 struct Recording {
   std::vector<Tensor> inputs;   // the graph's input buffers: our own copies
   std::vector<Tensor> results;  // the graph's output buffers
+  Context modes = context();
+  StepGradients gradients;
   std::unique_ptr<cuda_backend::Graph, DestroyGraph> graph;
   std::uint64_t random_numbers = 0;  // random counters that one run of the step reserves
   amp::ShadowPins pins;              // casts of weights that the graph reads or updates
 };
 
+bool same(const Context& a, const Context& b) {
+  return a.grad_enabled == b.grad_enabled && a.inference == b.inference && a.create_graph == b.create_graph &&
+         a.anomaly == b.anomaly && a.autocast == b.autocast;
+}
 bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
-  if (r.inputs.size() != inputs.size()) return false;
+  if (r.inputs.size() != inputs.size() || !same(r.modes, context()) || !r.gradients.are_as_found()) return false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor &a = r.inputs[i], &b = inputs[i];
     if (a.sizes() != b.sizes() || a.dtype() != b.dtype() || a.device() != b.device()) return false;
@@ -70,6 +79,7 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
   is_recording = true;
   try {
     const amp::ShadowPins::Recording pinning(r.pins);
+    const StepGradients::Watch watch(r.gradients);
     cuda_backend::begin_recording(r.graph.get(), start.seed, start.offset);
     r.results = step(r.inputs);
     const RngState end = rng_state();
@@ -78,6 +88,7 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
           "goes on in those of the one before; set them outside of the step");
     cuda_backend::end_recording(r.graph.get());
     r.pins.note_recorded();
+    r.gradients.keep_left();
   } catch (...) {
     is_recording = false;
     cuda_backend::give_up_recording(r.graph.get());
@@ -90,6 +101,16 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
   r.random_numbers = rng_state().offset - start.offset;
   return start;
 }
+
+// Recordings pay if they are replayed more often than they are made.
+void warn_of_few_replays(std::int64_t replays, std::int64_t recordings) {
+  std::fprintf(stderr,
+               "mantissa: a step given to jit::capture was recorded %lld times and replayed %lld times, because memory "
+               "that it uses is freed between its calls, or its inputs' shapes, the gradients that it finds, or the "
+               "regions of autocast and NoGrad differ in each; jit/capture.h lists what is recorded separately\n",
+               static_cast<long long>(recordings), static_cast<long long>(replays));
+}
+constexpr std::int64_t many_recordings = 10;
 
 }  // namespace
 
@@ -121,6 +142,7 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
   cuda_backend::activate(device);
 
   std::list<Recording>& all = impl_->recordings;
+  all.remove_if([](const Recording& r) { return r.graph && cuda_backend::is_outdated(r.graph.get()); });
   for (auto r = all.begin(); r != all.end(); ++r) {
     if (!fits(*r, inputs)) continue;
     all.splice(all.begin(), all, r);
@@ -128,9 +150,11 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
                              on_device);
     const std::vector<cuda_backend::GraphInput> copies = copies_to(*r, inputs);
     RngState at;
-    if (!r->graph) {
+    const bool replays = r->graph != nullptr;
+    if (!replays) {
       at = record(*r, impl_->step);
-      ++impl_->made;
+      if (++impl_->made == many_recordings && impl_->replays < impl_->made)
+        warn_of_few_replays(impl_->replays, impl_->made);
     } else {
       at = reserve_random(r->random_numbers);
       ++impl_->replays;
@@ -138,12 +162,17 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
     r->pins.refresh();
     cuda_backend::replay(r->graph.get(), copies, at.seed, at.offset);
     r->pins.note_replay();
+    if (replays) r->gradients.put_back();
     return r->results;
   }
   // First call: runs normally, so that lazily created state (optimizer state, tuned kernels) exists.
   Recording first;
   for (const Tensor& x : inputs) first.inputs.push_back(empty_like(x));
-  std::vector<Tensor> results = impl_->step(inputs);
+  std::vector<Tensor> results;
+  {
+    const StepGradients::Watch watch(first.gradients);
+    results = impl_->step(inputs);
+  }
   all.push_front(std::move(first));
   if (all.size() > most_recordings) all.pop_back();
   return results;

@@ -27,14 +27,22 @@
 // - Weights may be written to between calls. The cast copies that the step uses stay at their addresses and are
 //   refreshed before a replay. Outside of the step, autocast casts a weight again after a replay, and in another dtype
 //   than the step's at each use.
-// - Inputs of other shapes or dtypes are recorded separately; the last four recordings are kept.
+// - Gradients may be made, added to, read and given up (zero_grad) within the step, outside of it, or both: a replay
+//   leaves them to the parameters as the step itself would. A loss scaler's unscale_, step and update must be all
+//   within or all outside.
+// - Inputs of other shapes or dtypes, calls under other modes (NoGrad, autocast), and calls that find other gradients
+//   (none, or some to add to) are recorded separately; the last four recordings are kept.
 // - A captured step called from another one becomes part of the latter's recording.
-// - External tensors that it uses, including gradients, must outlive it: their addresses are recorded. So if zero_grad
-//   is called outside, call zero_grad(false).
+// - Of other tensors that it uses the addresses are recorded. If one of them is freed, such as a mask that is replaced,
+//   if the net moves (nn::to), weights are frozen or unfrozen (requires_grad_) or an optimizer gets a group, the step
+//   runs normally once more and is recorded anew. So what changes in each call should be an input, or be written in
+//   place (copy_). Not noticed: what is replaced while someone else still holds it, nn::train and nn::eval, and values
+//   of the host.
 // - Errors detected by kernels, such as an index out of range, are thrown when the host next waits: item(), to(cpu).
 // As torch.cuda.graphs.make_graphed_callables and CUDAGraph, without the warm-up that these leave to the user.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -70,7 +78,9 @@ template <class F> class Captured : public CapturedStep {
  public:
   using CapturedStep::CapturedStep;
   // Takes tensors and returns what the step returns: a Tensor, a vector of them, or nothing.
-  template <class... T> auto operator()(const T&... inputs) {
+  template <class... T>
+    requires std::invocable<F&, const T&...>
+  auto operator()(const T&... inputs) {
     using R = std::invoke_result_t<F&, const T&...>;
     std::vector<Tensor> all{Tensor(inputs)...};
     if constexpr (std::is_void_v<R>) {

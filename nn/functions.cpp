@@ -13,6 +13,7 @@
 #include "autograd/hooks.h"
 #include "autograd/unlisted.h"
 #include "core/memory_order.h"
+#include "core/recorded_memory.h"
 #include "io/checkpoint.h"
 #include "io/torch_file.h"
 #include "nn/clone.h"
@@ -65,6 +66,7 @@ std::vector<Tensor> without_names(const NamedTensors& named) {
 // Replaces the data of the tensor behind a handle; visible to all handles.
 void replace_data(const Tensor& handle, const Tensor& with) {
   TensorImpl& t = *handle.impl();
+  cuda_backend::outdate_recordings(handle);
   with.storage()->continue_version_of(*t.storage);
   t.storage = with.storage();
   t.data = with.raw_data();

@@ -8,12 +8,14 @@
 #include "amp/autocast.h"
 #include "amp/shadow_pins.h"
 #include "autograd/grad_mode.h"
+#include "autograd/hooks.h"
 #include "autograd/node.h"
 #include "autograd/unlisted.h"
 #include "core/memory_order.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 #include "core/profile.h"
+#include "core/recorded_memory.h"
 #include "io/checkpoint.h"
 #include "optim/master.h"
 
@@ -123,7 +125,10 @@ void Optimizer::add_group(Group g) {
   check(!g.parameters.empty(),
         "optimizer: a group needs at least one parameter; was nn::parameters called on a module without any?");
   std::unordered_set<const TensorImpl*> seen;
-  for (const Tensor& p : parameters()) seen.insert(p.impl());
+  for (const Tensor& p : parameters()) {
+    seen.insert(p.impl());
+    cuda_backend::outdate_recordings(p);  // a captured step of this optimizer would update the new group, too
+  }
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& p = g.parameters[i];
     const auto name = [&] { return parameter_label(g.names[i], i); };
@@ -326,7 +331,10 @@ void Optimizer::zero_grad(bool set_to_none) {
       if (memory_.master_weights) sum_gradients_in(compute_dtype(p.dtype()), p);
       if (set_to_none) {
         if (p.requires_grad()) p.set_grad({});  // without accessing it: it may have a deferred scale (autograd/hooks.h)
-      } else if (Tensor gradient = p.grad(); gradient.defined()) {
+        continue;
+      }
+      if (auto* leaf = leaf_of(p); leaf && leaf->has_hooks()) leaf->hooks().pending = {};  // would be applied in vain
+      if (Tensor gradient = p.grad(); gradient.defined()) {
         if (memory_.master_weights && gradient.dtype() != compute_dtype(p.dtype()))
           p.set_grad(zeros(p.sizes(), {.dtype = compute_dtype(p.dtype()), .device = p.device()}));
         else gradient.fill_(0);

@@ -172,6 +172,7 @@ TEST_CASE("what cannot be captured says which operator and why") {
          (void)ctc_loss(log_softmax(x.reshape({2, 1, 2}), -1), labels, tensor({2}), tensor({1}));
        }},
       {"clip_grad_norm_", [&p](const Tensor& x) {
+         Tensor(p).set_grad({});
          backward(sum(p * x));
          (void)optim::clip_grad_norm_({p}, 1.0, {.error_if_nonfinite = true});
        }},

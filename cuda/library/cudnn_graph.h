@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 #include "cuda/cudnn.h"
+#include "cuda/recorded_memory.h"
 #include "cuda/runtime.h"
 #include "cuda/thread_state.h"
 
@@ -235,6 +236,7 @@ inline bool run_plan(Problem* problem, int index, std::span<void* const> pointer
   const Plan& plan = *found;
   const Tensor workspace = Tensor::allocate({std::max<std::int64_t>(plan.workspace, 1)}, u8, device);
   void* scratch = workspace.view().data;
+  for (const void* p : pointers) note_use(p);
   const auto count = static_cast<std::int64_t>(pointers.size());
   try {
     Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
