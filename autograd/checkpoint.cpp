@@ -3,9 +3,8 @@
 // gradients at the boundary, which propagate like those of any node.
 #include "autograd/checkpoint.h"
 
-#include <unordered_set>
-
 #include "autograd/backward.h"
+#include "autograd/boundary.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "core/context.h"
@@ -17,23 +16,6 @@ namespace {
 using autograd::Node;
 using autograd::NodeRef;
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
-
-// The nodes with ids below `first` that `result` was computed from, each once.
-std::vector<NodeRef> find_boundary(const NodeRef& result, std::uint64_t first) {
-  std::vector<NodeRef> boundary;
-  std::vector<const Node*> inside;
-  std::unordered_set<const Node*> seen;
-  auto visit = [&](const NodeRef& n) {
-    if (!n || !seen.insert(n.get()).second) return;
-    if (n->id() < first) boundary.push_back(n);
-    else inside.push_back(n.get());
-  };
-  visit(result);
-  for (std::size_t i = 0; i < inside.size(); ++i) {
-    for (const NodeRef& e : inside[i]->edges()) visit(e);
-  }
-  return boundary;
-}
 
 // Temporarily restores the modes and random state of forward.
 class Replay {
@@ -108,7 +90,7 @@ Tensor checkpoint(Function fn, std::vector<Tensor> inputs) {
   check(recorded.defined(), "checkpoint: the function returned an undefined tensor");
   Tensor y = recorded.detach();
   if (!recorded.requires_grad()) return y;
-  std::vector<NodeRef> boundary = find_boundary(recorded.impl()->node, first);
+  std::vector<NodeRef> boundary = autograd::boundary_of(std::span(&recorded, 1), first);
   y.impl()->node = NodeRef(new CheckpointNode(std::move(fn), inputs, std::move(boundary), random, y.sizes()));
   return y;
 }

@@ -49,6 +49,7 @@ void fused(const FusedProgram& program, std::span<const View> y, std::span<const
         const bool packs = can_use_packs(part, now.compute);
         const auto walk = walk_of<FusedProgram::most_outputs + FusedProgram::most_inputs - 1>(part);
         const Grid grid = grid_for(walk.count, packs ? pack : 4);
+        if (records_here()) note_parameter<std::remove_const_t<decltype(walk)>>(walk);
         launch_compiled(packs ? *now.kernels.packs : *now.kernels.elements, grid.blocks.x, grid.threads.x, &walk,
                         sizeof walk);
       },

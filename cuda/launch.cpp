@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "cuda/recorded_memory.h"
 #include "cuda/runtime.h"
 
 #if !defined(MANTISSA_CUDA_SHIM)
@@ -28,21 +27,18 @@ std::atomic<bool>& overlap() {
   return on;
 }
 
-// Asked in a captured step alone: elsewhere the GPU waits for the host. Code for GPUs before sm_90, which the driver of
-// a newer one may have translated, does not wait.
+// In a captured step alone: elsewhere the GPU waits for the host. Code for GPUs before sm_90, which the driver of a
+// newer one may have translated, does not wait.
 bool may_come_early(const void* kernel) {
+  if (!records_here()) return false;
   const CaptureRelaxed relaxed;  // it may load the kernel's code
   cudaFuncAttributes code{};
   return cudaFuncGetAttributes(&code, kernel) == cudaSuccess && code.ptxVersion >= 90 && overlap();
 }
 
 // A single runtime call, which returns the launch status: <<<>>> would make three, plus a fourth to get the error.
-cudaError_t call_launch(const void* kernel, const Grid& grid, void** parameters, const std::uint16_t* sizes) {
-  bool early = false;
-  if (records_here()) [[unlikely]] {
-    for (int i = 0; sizes[i] != 0; ++i) note_parameter(parameters[i], sizes[i]);
-    early = may_come_early(kernel);
-  }
+cudaError_t call_launch(const void* kernel, const Grid& grid, void** parameters) {
+  const bool early = may_come_early(kernel);
   if (grid.cluster == 1 && !early)
     return cudaLaunchKernel(kernel, grid.blocks, grid.threads, parameters, grid.shared, stream());
   cudaLaunchAttribute attributes[2]{};
@@ -73,12 +69,12 @@ Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most) {
   return in_a_row(rows, threads);
 }
 
-void enqueue(const char* name, const void* kernel, const Grid& grid, void** parameters, const std::uint16_t* sizes) {
+void enqueue(const char* name, const void* kernel, const Grid& grid, void** parameters) {
 #if defined(MANTISSA_CUDA_SHIM)
-  const cudaError_t status = call_launch(kernel, grid, parameters, sizes);
+  const cudaError_t status = call_launch(kernel, grid, parameters);
 #else
   nvtxRangePushA(name);
-  const cudaError_t status = call_launch(kernel, grid, parameters, sizes);
+  const cudaError_t status = call_launch(kernel, grid, parameters);
   nvtxRangePop();
 #endif
   after_launch(name, status);

@@ -15,10 +15,10 @@
 #include "core/error.h"
 #include "cuda/check.h"
 #include "cuda/launch.h"
+#include "cuda/recorded_memory.h"
 #include "cuda/runtime.h"
 
 #if defined(MANTISSA_CUDA_SHIM)
-#include "cuda/recorded_memory.h"
 #include "tests/cuda_shim/shim.h"
 #define MANTISSA_SHARED(type, name) type* name = static_cast<type*>(::cuda_shim::dynamic_shared())
 #else
@@ -59,13 +59,10 @@ template <class P> struct Parameter<P, P> {
   void* address() { return const_cast<P*>(&value); }
 };
 
-template <class... P> inline constexpr std::uint16_t sizes_of[] = {sizeof(P)..., 0};
-
 // The parameters live as long as the call, which copies them.
-template <class... P>
-void call_launch(const char* name, const void* kernel, const Grid& grid, const std::uint16_t* sizes, P... parameters) {
+template <class... P> void call_launch(const char* name, const void* kernel, const Grid& grid, P... parameters) {
   void* addresses[] = {parameters.address()..., nullptr};
-  enqueue(name, kernel, grid, addresses, sizes);
+  enqueue(name, kernel, grid, addresses);
 }
 
 // Does nothing for an empty grid.
@@ -75,11 +72,11 @@ void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&..
   if (grid.blocks.x == 0) return;
   const void* const function = reinterpret_cast<const void*>(kernel);
   if (grid.shared > shared_of_every_kernel) allow_shared(function, grid.shared, name);
+  if (records_here()) [[unlikely]] (note_parameter<std::remove_const_t<P>>(arguments), ...);
 #if defined(MANTISSA_CUDA_SHIM)
   if (!cuda_shim::null_device) {
     const auto run = [function, kernel, &grid](const P&... values) {
       const cuda_shim::Argument list[] = {{&values, sizeof(P), std::is_pointer_v<P>}..., {}};
-      if (records_here()) (note_parameter(&values, sizeof(P)), ...);
       return cuda_shim::launch(
           stream(), function, list, [=] { kernel(values...); },
           {grid.blocks, grid.threads, grid.shared, grid.cluster, true});
@@ -87,7 +84,7 @@ void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&..
     return after_launch(name, run(fitted<P>(name, arguments)...));
   }
 #endif
-  call_launch(name, function, grid, sizes_of<P...>, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
+  call_launch(name, function, grid, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
 }
 
 // The first statement of every kernel: waits for what was enqueued before it, and then lets the kernel after it come,

@@ -22,9 +22,8 @@ Grid grid_for(std::int64_t n, int each = 1, int threads = block_size);
 // One block per row, with as many threads (whole warps, at most `most`) as the row can use.
 Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most = 512);
 
-// Enqueues a kernel on the current stream, named for profilers, and reports failures. `parameters`: their addresses;
-// `sizes`: of each in bytes, and a zero.
-void enqueue(const char* name, const void* kernel, const Grid& grid, void** parameters, const std::uint16_t* sizes);
+// Enqueues a kernel on the current stream, named for profilers, and reports failures. `parameters`: their addresses.
+void enqueue(const char* name, const void* kernel, const Grid& grid, void** parameters);
 
 // Whether the GPU may schedule the kernels of steps captured from now on while the one before each runs, in which they
 // then wait for it (cuda/launch.cuh). True unless $MANTISSA_CUDA_OVERLAP is 0; before sm_90 it makes no difference.

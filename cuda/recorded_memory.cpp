@@ -51,11 +51,11 @@ void note_use(const void* p) {
   recording->addresses_.insert(reinterpret_cast<std::uintptr_t>(p));
 }
 
-void note_parameter(const void* parameter, std::size_t bytes) {
+void note_addresses(const void* bytes, std::size_t count) {
   if (!recording) return;
-  for (std::size_t i = 0; i + sizeof(std::uintptr_t) <= bytes; i += sizeof(std::uintptr_t)) {
+  for (std::size_t i = 0; i + sizeof(std::uintptr_t) <= count; i += sizeof(std::uintptr_t)) {
     std::uintptr_t word = 0;
-    std::memcpy(&word, static_cast<const char*>(parameter) + i, sizeof word);
+    std::memcpy(&word, static_cast<const char*>(bytes) + i, sizeof word);
     if (word >= least_address) note_use(reinterpret_cast<const void*>(word));
   }
 }

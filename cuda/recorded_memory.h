@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <type_traits>
 
 namespace mantissa::cuda_backend {
 
@@ -35,7 +36,20 @@ inline constinit std::atomic<std::size_t> recordings{0};
 
 // The step that this thread records, if any, uses the memory at p.
 void note_use(const void* p);
-// The same for whatever may be an address in a launch's parameter.
-void note_parameter(const void* parameter, std::size_t bytes);
+// The same for whatever may be an address among these bytes.
+void note_addresses(const void* bytes, std::size_t count);
+// The same for a launch's parameter of type P. What lies between a struct's members is set to zero, since it may hold
+// parts of old addresses. (Compilers that cannot do that note it, too: a step may be recorded more often than needed.)
+template <class P, class A> void note_parameter(const A& parameter) {
+  if constexpr (std::is_pointer_v<P>) {
+    note_use(parameter);
+  } else if constexpr (std::is_class_v<P>) {
+    P copy = parameter;
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&copy);
+#endif
+    note_addresses(&copy, sizeof copy);
+  }
+}
 
 }  // namespace mantissa::cuda_backend

@@ -11,6 +11,7 @@
 #include "core/profile.h"
 #include "core/random.h"
 #include "core/recorded_memory.h"
+#include "jit/captured_backward.h"
 #include "jit/step_gradients.h"
 
 namespace mantissa::jit {
@@ -19,17 +20,14 @@ namespace {
 constexpr std::size_t most_recordings = 4;
 thread_local bool is_recording = false;
 
-struct DestroyGraph {
-  void operator()(cuda_backend::Graph* g) const { cuda_backend::destroy_graph(g); }
-};
-
 // The step for given input shapes, modes of the thread and gradients: not yet recorded, or ready for replay.
 struct Recording {
   std::vector<Tensor> inputs;   // the graph's input buffers: our own copies
   std::vector<Tensor> results;  // the graph's output buffers
   Context modes = context();
   StepGradients gradients;
-  std::unique_ptr<cuda_backend::Graph, DestroyGraph> graph;
+  GraphHandle graph;
+  std::shared_ptr<CapturedBackward> backward;  // if results require a gradient
   std::uint64_t random_numbers = 0;  // random counters that one run of the step reserves
   amp::ShadowPins pins;              // casts of weights that the graph reads or updates
 };
@@ -43,6 +41,7 @@ bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor &a = r.inputs[i], &b = inputs[i];
     if (a.sizes() != b.sizes() || a.dtype() != b.dtype() || a.device() != b.device()) return false;
+    if (a.requires_grad() != b.requires_grad()) return false;
   }
   return true;
 }
@@ -64,7 +63,7 @@ std::vector<cuda_backend::GraphInput> copies_to(const Recording& r, std::vector<
     if (to.numel() == 0 || is_there(i)) continue;
     if (is_dense(from) && from.layout() == to.layout()) {
       copies.push_back({to.raw_data(), from.raw_data(), static_cast<std::size_t>(to.nbytes())});
-      to.storage()->written_by("the next call of a captured step");
+      if (!r.backward) to.storage()->written_by("the next call of a captured step");  // else it finds out by itself
     } else {
       to.copy_(from);
     }
@@ -77,6 +76,7 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
   r.graph.reset(cuda_backend::make_graph());
   const RngState start = rng_state();
   is_recording = true;
+  const std::uint64_t first_node = autograd::Node::next_id();
   try {
     const amp::ShadowPins::Recording pinning(r.pins);
     const StepGradients::Watch watch(r.gradients);
@@ -86,9 +86,17 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
     check(end.seed == start.seed && end.offset >= start.offset,
           "a step that is captured cannot set the random numbers (manual_seed, set_rng_state), since every run of it "
           "goes on in those of the one before; set them outside of the step");
+    for (const Tensor& x : r.inputs) {
+      check(!x.requires_grad() || !autograd::leaf_of(x)->grad.defined(),
+            "a captured step: backward() within it gives a gradient to its input ", x,
+            ", which the caller's tensor would not get; use grad() within the step, call backward() outside of it, or "
+            "pass x.detach()");
+    }
     cuda_backend::end_recording(r.graph.get());
     r.pins.note_recorded();
     r.gradients.keep_left();
+    if (std::ranges::any_of(r.results, [](const Tensor& y) { return y.requires_grad(); }))
+      r.backward = std::make_shared<CapturedBackward>(r.results, r.inputs, first_node, start);
   } catch (...) {
     is_recording = false;
     cuda_backend::give_up_recording(r.graph.get());
@@ -128,8 +136,6 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
   bool on_host = false;
   for (const Tensor& x : inputs) {
     check(x.defined(), "a captured step was called with an undefined tensor");
-    check(!x.requires_grad(), "a captured step was called with ", x,
-          ", which requires a gradient; pass x.detach(), or make it part of the step");
     if (x.device().is_cpu()) {
       on_host = true;
       continue;
@@ -148,6 +154,8 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
     all.splice(all.begin(), all, r);
     const ProfileRange range(ProfileKind::library, r->graph ? "captured step: replay" : "captured step: record",
                              on_device);
+    std::vector<autograd::NodeRef> nodes;
+    for (const Tensor& x : inputs) nodes.push_back(x.impl()->node);
     const std::vector<cuda_backend::GraphInput> copies = copies_to(*r, inputs);
     RngState at;
     const bool replays = r->graph != nullptr;
@@ -163,11 +171,11 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
     cuda_backend::replay(r->graph.get(), copies, at.seed, at.offset);
     r->pins.note_replay();
     if (replays) r->gradients.put_back();
-    return r->results;
+    return r->backward ? CapturedBackward::attach(r->backward, r->results, nodes, at) : r->results;
   }
   // First call: runs normally, so that lazily created state (optimizer state, tuned kernels) exists.
   Recording first;
-  for (const Tensor& x : inputs) first.inputs.push_back(empty_like(x));
+  for (const Tensor& x : inputs) first.inputs.push_back(empty_like(x.detach()).requires_grad_(x.requires_grad()));
   std::vector<Tensor> results;
   {
     const StepGradients::Watch watch(first.gradients);
@@ -183,7 +191,10 @@ std::int64_t CapturedStep::replays() const { return impl_->replays; }
 std::int64_t CapturedStep::recordings() const { return impl_->made; }
 std::size_t CapturedStep::bytes() const {
   std::size_t n = 0;
-  for (const Recording& r : impl_->recordings) n += r.graph ? cuda_backend::graph_bytes(r.graph.get()) : 0;
+  for (const Recording& r : impl_->recordings) {
+    n += r.graph ? cuda_backend::graph_bytes(r.graph.get()) : 0;
+    n += r.backward ? r.backward->bytes() : 0;
+  }
   return n;
 }
 

@@ -30,6 +30,9 @@
 // - Gradients may be made, added to, read and given up (zero_grad) within the step, outside of it, or both: a replay
 //   leaves them to the parameters as the step itself would. A loss scaler's unscale_, step and update must be all
 //   within or all outside.
+// - A step may leave backward() to the caller, as one that only computes a net's outputs, and its inputs may require a
+//   gradient: the backward pass becomes a graph of its own when it is first needed. It must come before the next call,
+//   which overwrites the values that it needs, and cannot be differentiated again.
 // - Inputs of other shapes or dtypes, calls under other modes (NoGrad, autocast), and calls that find other gradients
 //   (none, or some to add to) are recorded separately; the last four recordings are kept.
 // - A captured step called from another one becomes part of the latter's recording.

@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "cuda/check.h"
 #include "cuda/library/nvrtc.h"
-#include "cuda/recorded_memory.h"
 #include "cuda/runtime.h"
 
 namespace mantissa::cuda_backend {
@@ -105,10 +104,9 @@ const CompiledKernel& compile(const std::string& text, const char* name, Device 
 }
 
 void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned threads, const void* parameter,
-                     std::size_t bytes) {
+                     std::size_t) {
   static auto* const launch = driver_function<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                                                        unsigned, unsigned, CUstream, void**, void**)>("cuLaunchKernel");
-  note_parameter(parameter, bytes);
   void* parameters[] = {const_cast<void*>(parameter)};  // the driver knows the parameter size of the kernel
   check_driver(launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream(), parameters, nullptr),
                "to launch a fused function");

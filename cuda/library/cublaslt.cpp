@@ -245,7 +245,7 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   if (aux_of(g)) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux_of(g));
   if (g.a_sums) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.a_sums);
   const Workspace workspace(chosen.workspaceSize);
-  note_parameter(&g, sizeof g);
+  note_parameter<Gemm>(g);
   const double one_f64 = 1, beta_f64 = g.accumulate;
   const float one_f32 = 1, beta_f32 = g.accumulate;
   const void* one = g.in == f64 ? static_cast<const void*>(&one_f64) : &one_f32;
