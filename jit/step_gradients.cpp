@@ -26,7 +26,9 @@ Tensor other_handle(const Tensor& gradient) {
 }  // namespace
 
 StepGradients::Watch::Watch(StepGradients& gradients)
-    : gradients_(gradients), before_(std::exchange(autograd::leaf_watch, this)) {
+    : gradients_(gradients),
+      before_(std::exchange(autograd::leaf_watch, this)),
+      first_(autograd::Node::next_id()) {
   gradients.leaves_.clear();
   ++autograd::leaf_watches;
 }
@@ -37,6 +39,7 @@ StepGradients::Watch::~Watch() {
 
 void StepGradients::Watch::before_use(LeafNode& node, bool reads) {
   if (before_) before_->before_use(node, reads);
+  if (node.id() >= first_) return;
   std::vector<Leaf>& all = gradients_.leaves_;
   if (std::ranges::any_of(all, [&](const Leaf& l) { return l.node.get() == &node; })) return;
   Leaf& leaf = all.emplace_back();

@@ -3,6 +3,7 @@
 // where gradients are as it found them, and after a replay the leaves must hold what the step leaves.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "autograd/hooks.h"
@@ -24,6 +25,7 @@ class StepGradients {
    private:
     StepGradients& gradients_;
     autograd::LeafWatch* before_;
+    const std::uint64_t first_;  // nodes from this id on are made within the step, and of no concern to the next call
   };
 
   bool are_as_found() const;

@@ -148,6 +148,17 @@ std::vector<Program> programs() {
          return gradients_only(t, x, y);
        },
        [](Training&, int) {}, 0},
+      {"a leaf that is made within the step",
+       [](Training& t, const Tensor& x, const Tensor& y) {
+         const Tensor input = x.detach().requires_grad_();
+         const Tensor loss = t.loss(input, y);
+         backward(loss, {}, {.retain_graph = true});
+         t.opt.zero_grad();
+         t.backward_scaled(loss + 0.1 * sum(t.net(x + input.grad())));
+         t.step_and_update();
+         t.opt.zero_grad();
+         return loss;
+       }},
       disturbed("frozen weights", [](Training& t) { nn::requires_grad_(t.net.in, false); }),
       {"weights frozen within the step",
        [](Training& t, const Tensor& x, const Tensor& y) {
