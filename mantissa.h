@@ -35,6 +35,7 @@
 #include "core/special.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "core/tf32.h"
 #include "core/unique.h"
 #include "core/unpack.h"
 #include "core/version.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/kernel.h"
+#include "core/tf32.h"
 #include "cuda/conv_channels.h"
-#include "cuda/cublaslt.h"
 #include "cuda/cudnn.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/gemm.h"
@@ -399,7 +399,7 @@ void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, con
   const std::vector<ConvWay> all = ways_for(kind);
   std::vector<Way> ways;
   for (const ConvWay& w : all) ways.push_back({name_of(w), [&c, &w] { return c.run(w); }});
-  const Choice choice = run_fastest(key_of(kind, s), ways, {std::span(&y, 1), add, kind.in});
+  const Choice choice = run_fastest(key_of(kind, s), ways, {std::span(&y, 1), add, rounding_of(kind.in)});
   if (choice.settled) settled.insert_or_assign(numbers, all[choice.way]);
 }
 

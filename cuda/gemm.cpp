@@ -9,6 +9,7 @@
 
 #include "amp/kernels/gemm.h"
 #include "core/kernel.h"
+#include "core/tf32.h"
 #include "cuda/cublaslt.h"
 #include "cuda/gemm.h"
 #include "cuda/runtime.h"
@@ -291,7 +292,7 @@ void run(const Gemm& g, Device device) {
   if (g.before_activation) results.push_back(rows_of(g.before_activation, g, device));
   if (g.a_sums) results.push_back(sums_of(g, device));
   const std::vector<Kernel> kernels = kernels_for(g);
-  const Choice choice = run_fastest(key_of(g), ways_of(kernels, g, device), {results, g.accumulate});
+  const Choice choice = run_fastest(key_of(g), ways_of(kernels, g, device), {results, g.accumulate, rounding_of(g.in)});
   if (choice.settled) settled.insert_or_assign(shape, kernels[choice.way]);
 }
 

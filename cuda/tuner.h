@@ -22,6 +22,7 @@
 #include <unordered_map>
 
 #include "core/tensor.h"
+#include "core/tf32.h"
 
 namespace mantissa::cuda_backend {
 
@@ -61,6 +62,9 @@ void keep_busy(std::chrono::nanoseconds time);
 // above 1e-3 of the largest element (4e-3 in f16, 2e-2 in bf16). If one overflows the other must too, or come close.
 // Waits for the device.
 bool agree(const View& a, const View& b, std::optional<Dtype> rounded_to = {});
+
+// Dtype as precise as the operands of products in a dtype: TF32 has the mantissa of f16.
+inline Dtype rounding_of(Dtype operands) { return operands == f32 && is_tf32_allowed() ? f16 : operands; }
 
 // Settled choices by a numeric form of the key: known work finds its way without building the key string.
 template <std::size_t n> using KeyNumbers = std::array<std::int64_t, n>;

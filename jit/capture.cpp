@@ -11,8 +11,10 @@
 #include "core/profile.h"
 #include "core/random.h"
 #include "core/recorded_memory.h"
+#include "core/tf32.h"
 #include "jit/captured_backward.h"
 #include "jit/step_gradients.h"
+#include "nn/param.h"
 
 namespace mantissa::jit {
 namespace {
@@ -20,11 +22,25 @@ namespace {
 constexpr std::size_t most_recordings = 4;
 thread_local bool is_recording = false;
 
-// The step for given input shapes, modes of the thread and gradients: not yet recorded, or ready for replay.
+// What the host code of a step may depend on besides its inputs, as far as it is known.
+struct Modes {
+  Context thread = context();
+  std::uint64_t modules = nn::modes_of_modules();
+  bool tf32 = is_tf32_allowed();
+
+  bool are_same_now() const {
+    const Context& now = context();
+    return thread.grad_enabled == now.grad_enabled && thread.inference == now.inference &&
+           thread.create_graph == now.create_graph && thread.anomaly == now.anomaly &&
+           thread.autocast == now.autocast && modules == nn::modes_of_modules() && tf32 == is_tf32_allowed();
+  }
+};
+
+// The step for given input shapes, modes and gradients: not yet recorded, or ready for replay.
 struct Recording {
   std::vector<Tensor> inputs;   // the graph's input buffers: our own copies
   std::vector<Tensor> results;  // the graph's output buffers
-  Context modes = context();
+  Modes modes;
   StepGradients gradients;
   GraphHandle graph;
   std::shared_ptr<CapturedBackward> backward;  // if results require a gradient
@@ -32,12 +48,8 @@ struct Recording {
   amp::ShadowPins pins;              // casts of weights that the graph reads or updates
 };
 
-bool same(const Context& a, const Context& b) {
-  return a.grad_enabled == b.grad_enabled && a.inference == b.inference && a.create_graph == b.create_graph &&
-         a.anomaly == b.anomaly && a.autocast == b.autocast;
-}
 bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
-  if (r.inputs.size() != inputs.size() || !same(r.modes, context()) || !r.gradients.are_as_found()) return false;
+  if (r.inputs.size() != inputs.size() || !r.modes.are_same_now() || !r.gradients.are_as_found()) return false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor &a = r.inputs[i], &b = inputs[i];
     if (a.sizes() != b.sizes() || a.dtype() != b.dtype() || a.device() != b.device()) return false;
@@ -110,22 +122,28 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
   return start;
 }
 
-// Recordings pay if they are replayed more often than they are made.
+// A captured step pays if most of its calls are replays.
+constexpr std::int64_t many_calls = 20;
 void warn_of_few_replays(std::int64_t replays, std::int64_t recordings) {
   std::fprintf(stderr,
-               "mantissa: a step given to jit::capture was recorded %lld times and replayed %lld times, because memory "
-               "that it uses is freed between its calls, or its inputs' shapes, the gradients that it finds, or the "
-               "regions of autocast and NoGrad differ in each; jit/capture.h lists what is recorded separately\n",
-               static_cast<long long>(recordings), static_cast<long long>(replays));
+               "mantissa: of %lld calls of a step given to jit::capture %lld were replays (recordings: %lld), because "
+               "memory that it uses is freed between its calls, or its inputs' shapes, the gradients that it finds or "
+               "the modes (autocast, NoGrad, train, eval) differ in each; jit/capture.h lists what is recorded "
+               "separately\n",
+               static_cast<long long>(replays + many_calls), static_cast<long long>(replays),
+               static_cast<long long>(recordings));
 }
-constexpr std::int64_t many_recordings = 10;
 
 }  // namespace
 
 struct CapturedStep::Impl {
   Step step;
   std::list<Recording> recordings;  // most recently used first
-  std::int64_t replays = 0, made = 0;
+  std::int64_t replays = 0, made = 0, others = 0;
+
+  void note_other_call() {
+    if (++others == many_calls && replays < many_calls) warn_of_few_replays(replays, made);
+  }
 };
 
 CapturedStep::CapturedStep(Step step) : impl_(std::make_shared<Impl>()) { impl_->step = std::move(step); }
@@ -161,8 +179,8 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
     const bool replays = r->graph != nullptr;
     if (!replays) {
       at = record(*r, impl_->step);
-      if (++impl_->made == many_recordings && impl_->replays < impl_->made)
-        warn_of_few_replays(impl_->replays, impl_->made);
+      ++impl_->made;
+      impl_->note_other_call();
     } else {
       at = reserve_random(r->random_numbers);
       ++impl_->replays;
@@ -181,6 +199,7 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
     const StepGradients::Watch watch(first.gradients);
     results = impl_->step(inputs);
   }
+  impl_->note_other_call();
   all.push_front(std::move(first));
   if (all.size() > most_recordings) all.pop_back();
   return results;

@@ -33,14 +33,14 @@
 // - A step may leave backward() to the caller, as one that only computes a net's outputs, and its inputs may require a
 //   gradient: the backward pass becomes a graph of its own when it is first needed. It must come before the next call,
 //   which overwrites the values that it needs, and cannot be differentiated again.
-// - Inputs of other shapes or dtypes, calls under other modes (NoGrad, autocast), and calls that find other gradients
-//   (none, or some to add to) are recorded separately; the last four recordings are kept.
+// - Inputs of other shapes or dtypes, calls under other modes (NoGrad, autocast, nn::train and nn::eval of any module,
+//   allow_tf32), and calls that find other gradients (none, or some to add to) are recorded separately; the last four
+//   recordings are kept.
 // - A captured step called from another one becomes part of the latter's recording.
 // - Of other tensors that it uses the addresses are recorded. If one of them is freed, such as a mask that is replaced,
 //   if the net moves (nn::to), weights are frozen or unfrozen (requires_grad_) or an optimizer gets a group, the step
 //   runs normally once more and is recorded anew. So what changes in each call should be an input, or be written in
-//   place (copy_). Not noticed: what is replaced while someone else still holds it, nn::train and nn::eval, and values
-//   of the host.
+//   place (copy_). Not noticed: what is replaced while someone else still holds it, and values of the host.
 // - Errors detected by kernels, such as an index out of range, are thrown when the host next waits: item(), to(cpu).
 // As torch.cuda.graphs.make_graphed_callables and CUDAGraph, without the warm-up that these leave to the user.
 #pragma once

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "amp/scale_ledger.h"
-#include "core/memory_order.h"
 #include "core/from_blob.h"
+#include "core/memory_order.h"
 
 namespace mantissa::jit {
 namespace {

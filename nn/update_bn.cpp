@@ -35,11 +35,11 @@ AverageStatistics::AverageStatistics(ModuleRef module) : before_(std::make_uniqu
     norm->num_batches_tracked.zero_();
     norm->options.momentum.reset();
   }
-  for (const auto& [mode, training] : before_->modes) mode->training = true;
+  for (const auto& [mode, training] : before_->modes) mode->set_training(true);
 }
 AverageStatistics::~AverageStatistics() {
   for (const auto& [norm, momentum] : before_->norms) norm->options.momentum = momentum;
-  for (const auto& [mode, training] : before_->modes) mode->training = training;
+  for (const auto& [mode, training] : before_->modes) mode->set_training(training);
 }
 bool AverageStatistics::any() const { return !before_->norms.empty(); }
 

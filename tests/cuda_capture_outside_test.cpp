@@ -225,6 +225,58 @@ TEST_CASE("calls of a captured step under other modes are recorded separately") 
   CHECK(step.replays() == 6);
 }
 
+TEST_CASE("a captured step notices nn::train and nn::eval of its modules, and returns to its recordings with them") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  struct Normed {
+    nn::Linear in{4, 16}, out{16, 2};
+    nn::BatchNorm1d norm{16};
+    nn::Dropout drop{0.5};
+    MANTISSA_FIELDS(in, norm, drop, out)
+    Tensor operator()(const Tensor& x) const { return out(drop(relu(norm(in(x))))); }
+  };
+  const auto run = [](bool captured, std::int64_t& replays) {
+    manual_seed(23);
+    Normed net, other;
+    nn::to(net, cuda);
+    const auto body = [&](const Tensor& x) { return net(x); };
+    auto step = jit::capture(body);
+    std::vector<std::vector<float>> values;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      for (int i = 0; i < 8; ++i) {
+        if (i % 4 == 0) nn::train(net, i < 4);
+        if (i == 2) nn::train(net.drop, epoch != 1);
+        if (i == 6) nn::eval(net), nn::train(other, true);  // changes nothing
+        const Tensor x = randn({8, 4}).to(cuda);
+        values.push_back((captured ? step(x) : body(x)).detach().to(cpu).to_vector<float>());
+        values.push_back(net.norm.running_mean.to(cpu).to_vector<float>());
+      }
+    }
+    replays = step.replays();
+    return values;
+  };
+  std::int64_t replays = 0;
+  const auto expected = run(false, replays), found = run(true, replays);
+  CHECK(same_bits(found, expected));
+  // Three combinations of modes, of which each runs once and is recorded once.
+  CHECK(replays == 24 - 3 * 2);
+}
+
+TEST_CASE("a captured step notices whether TF32 is allowed") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  manual_seed(24);
+  const Tensor w = randn({64, 64}).to(cuda), x = randn({64, 64}).to(cuda);
+  const auto body = [&](const Tensor& a) { return matmul(a, w); };
+  auto step = jit::capture(body);
+  const Tensor exact = body(x).clone();
+  for (int i = 0; i < 6; ++i) {
+    allow_tf32(i % 2 == 1);
+    CHECK(equal(step(x).to(cpu), body(x).to(cpu)));
+    if (i % 2 == 0) CHECK(equal(step(x).to(cpu), exact.to(cpu)));
+  }
+  allow_tf32(false);
+  CHECK(step.recordings() == 2);
+}
+
 TEST_CASE("gradients that a captured step made outlive it") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   const Tensor w = ones({4}).to(cuda).requires_grad_(), x = full({4}, 3).to(cuda);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -14,6 +13,7 @@
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "core/kernel.h"
+#include "core/tf32.h"
 #include "cuda/recorded_memory.h"
 #include "cuda/runtime.h"
 #include "cuda/thread_state.h"
@@ -29,7 +29,6 @@ namespace {
 using tensor_core::Gemm;
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // NVIDIA's recommendation for Hopper
-std::atomic<bool> tf32_allowed{false};
 
 void check_status(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLASLt refused ", what, ": ", cublasLtGetStatusString(status));
@@ -183,7 +182,7 @@ Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
                 2 * g.a_transposed + g.b_transposed,
                 static_cast<int>(epilogue_of(g)),
                 g.accumulate,
-                g.in == f32 && tf32_allowed,
+                g.in == f32 && is_tf32_allowed(),
                 alignment_of(g.a),
                 alignment_of(g.b),
                 alignment_of(g.c),
@@ -275,8 +274,6 @@ const void* offset(const void* p, std::int64_t elements, Dtype t) {
 
 }  // namespace
 
-void allow_tf32(bool allowed) { tf32_allowed = allowed; }
-bool is_tf32_allowed() { return tf32_allowed; }
 
 std::string cublaslt_version() {
   const std::size_t v = cublasLtGetVersion();  // 130002 is 13.0.2

@@ -17,7 +17,7 @@ bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const
 #include <unordered_map>
 #include <vector>
 
-#include "cuda/cublaslt.h"
+#include "core/tf32.h"
 #include "cuda/library/cudnn_graph_builder.h"
 #include "cuda/tuner.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <mantissa/core/parallel.h>
 #include <mantissa/core/random.h>
+#include <mantissa/core/tf32.h>
 #include <mantissa/io/stop.h>
 
 #include <CLI/CLI.hpp>
@@ -60,6 +61,7 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   app.add_option("--schedule", o.schedule, "Learning rate schedule")
       ->check(CLI::IsMember({"onecycle", "cosine", "constant"}));
   app.add_option("--amp", o.amp, "Mixed precision")->check(CLI::IsMember({"off", "bf16", "f16"}));
+  app.add_flag("--tf32", o.tf32, "Let a GPU round operands of f32 products to TF32");
   app.add_option("--device", o.device, "cpu, cuda, cuda:N, or auto: cuda where there is a GPU");
   app.add_option("--seed", o.seed, "Seed of initial weights, order and dropout");
   app.add_option("--threads", o.threads, "CPU threads; 0: all cores")->check(CLI::Range(0, 1024));
@@ -95,6 +97,7 @@ void configure(int argc, char** argv, const Program& program, Options& o) {
   if (o.lr == 0) o.lr = usual_lr(o.optimizer);
   mantissa::parse_device(o.device);  // report mistakes before anything is loaded
   if (o.threads > 0) mantissa::set_num_threads(o.threads);
+  mantissa::allow_tf32(o.tf32);
   mantissa::manual_seed(o.seed);
   mantissa::io::catch_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // a closed reader, such as tee after Ctrl-C, must not end the run (run.cpp: say)

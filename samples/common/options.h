@@ -21,7 +21,7 @@ struct Options {
   double minutes = 0;          // 0: limited by epochs
   std::uint64_t seed = 1;
   int threads = 0, workers = 1;
-  bool json = false;
+  bool tf32 = false, json = false;
 };
 
 struct Flag {

@@ -314,7 +314,8 @@ void Run::start(const std::string& source, std::int64_t parameters) {
   if (world.is_first()) check_writable({o_.save, o_.onnx, o_.profile});
   check(world.size() == 1 || !parallel_.empty(), "this sample trains in one process, not in ", world.size());
   if (world.size() > 1) note(concat("process group of ", world.size(), " ranks, each with batches of ", o_.batch));
-  const std::string precision = o_.amp == "off" ? "f32" : o_.amp + " mixed precision";
+  const std::string products = o_.tf32 && device.is_cuda() ? " with TF32" : "";
+  const std::string precision = (o_.amp == "off" ? "f32" : o_.amp + " mixed precision") + products;
   if (!world.is_first()) {  // only the first rank prints and logs
   } else if (o_.json) {
     const nlohmann::json j = {{"event", "start"},
@@ -322,6 +323,7 @@ void Run::start(const std::string& source, std::int64_t parameters) {
                               {"model", o_.model},
                               {"parameters", parameters},
                               {"amp", o_.amp},
+                              {"tf32", o_.tf32},
                               {"optimizer", o_.optimizer},
                               {"lr", o_.lr},
                               {"batch", o_.batch},

@@ -127,6 +127,14 @@ View view_of(const void* p, const Layout& l, bool turned) {  // its op(), turned
   v.strides = {turned ? 1 : l.leading, turned ? l.leading : 1};
   return v;
 }
+Tensor in_tf32(const View& v) {  // f32
+  Tensor rounded = Tensor::allocate(v.sizes, mantissa::f32, mantissa::cpu);
+  float* to = rounded.data<float>();
+  for (std::int64_t i = 0; i < v.sizes[0]; ++i)
+    for (std::int64_t j = 0; j < v.sizes[1]; ++j)
+      *to++ = static_cast<float>(rounded_to_tf32(load_as<float>(v.data, i * v.strides[0] + j * v.strides[1])));
+  return rounded;
+}
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double gelu_slope(double x) {
   const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
@@ -147,7 +155,10 @@ template <class T> void multiply(const Plan& p, const Operation& o, const Number
   using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const Dtype sum_dtype = std::is_same_v<T, double> ? mantissa::f64 : mantissa::f32;
   const Tensor product = Tensor::allocate({p.y.columns, p.y.rows}, sum_dtype, mantissa::cpu);
-  mantissa::kernels::gemm(mantissa::cpu, product.view(), b, a, {});  // y^T = op(b)^T @ op(a)^T
+  if (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32)
+    mantissa::kernels::gemm(mantissa::cpu, product.view(), in_tf32(b).view(), in_tf32(a).view(), {});
+  else
+    mantissa::kernels::gemm(mantissa::cpu, product.view(), b, a, {});  // y^T = op(b)^T @ op(a)^T
   for (std::int64_t j = 0; j < p.y.columns; ++j) {
     for (std::int64_t i = 0; i < p.y.rows; ++i) {
       double v = by.alpha * static_cast<double>(product.data<Sum>()[j * p.y.rows + i]);

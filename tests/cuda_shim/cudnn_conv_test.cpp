@@ -73,7 +73,7 @@ int check_plans(const ConvShape& s, ConvPass pass, Dtype dtype, Layout layout, b
                                  has_bias ? there_bias.view() : View{}, relu_of(made_view), plan))
       continue;
     ++plans;
-    const bool tf32 = dtype == f32 && cuda_backend::is_tf32_allowed();
+    const bool tf32 = dtype == f32 && is_tf32_allowed();
     const Tolerance t = tf32 ? Tolerance{2e-3, 1e-2} : tolerance_for(out, 100, 4);
     CHECK(difference(cast(y.to(cpu), f64), expected, t, relu ? Nan::equal : Nan::differs) == "");
   }
@@ -107,9 +107,9 @@ TEST_CASE("cuDNN's plans for convolutions agree with the CPU, and those that bre
       }
     }
   }
-  cuda_backend::allow_tf32(true);
+  allow_tf32();
   CHECK(check_plans(shapes[0], ConvPass::forward, f32, Layout::contiguous, false, f32) == 3);
-  cuda_backend::allow_tf32(false);
+  allow_tf32(false);
   cuda_shim::set_cudnn(false);
 }
 

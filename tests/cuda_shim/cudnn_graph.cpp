@@ -60,10 +60,6 @@ double rounded(double v, cudnnDataType_t type) {
     return load_as<T>(&held, 0);
   });
 }
-double rounded_to_tf32(double v) {
-  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(v));
-  return static_cast<double>(std::bit_cast<float>((bits + 0x1000u) & ~0x1fffu));
-}
 
 Value read(const Tensor& t, const Place& place) {
   if (t.is_number) return {place.number};

@@ -6,6 +6,8 @@
 
 #include "core/accelerator.h"
 #include "core/ops.h"
+#include "core/random.h"
+#include "core/tf32.h"
 #include "cuda/library/cudnn_graph.h"
 #include "tests/cuda_shim/shim.h"
 #include "tests/testing.h"
@@ -174,6 +176,26 @@ cudnnStatus_t status_of(const std::function<void()>& f) {
 }
 
 }  // namespace
+
+TEST_CASE("f32 products on a GPU round their operands to TF32 only where it is allowed") {
+  manual_seed(3);
+  const Tensor a = randn({48, 96}), b = randn({96, 40}), on_a = a.to(cuda), on_b = b.to(cuda);
+  const Tensor exact = matmul(cast(a, f64), cast(b, f64));
+  const auto error = [&](Dtype dtype) {
+    const Tensor y = matmul(cast(on_a, dtype), cast(on_b, dtype));
+    return max(abs(cast(y.to(cpu), f64) - exact)).item();
+  };
+  CHECK(!is_tf32_allowed());
+  const double in_f32 = error(f32), in_f64 = error(f64);
+  allow_tf32();
+  const double in_tf32 = error(f32);
+  CHECK(error(f64) == in_f64);
+  CHECK(equal(matmul(a, b), matmul(a.clone(), b)));
+  allow_tf32(false);
+  CHECK(error(f32) == in_f32);
+  // Each of 96 products of numbers up to 4 has a relative error of 2^-11 from either operand.
+  CHECK((in_f32 < 1e-4 && in_tf32 > 1e-3 && in_tf32 < 96 * 16 * 0x1p-10));
+}
 
 TEST_CASE("the shim's cuDNN refuses what does not fit together") {
   cuda_shim::set_cudnn(true);

@@ -15,7 +15,6 @@
 namespace mantissa::cuda_backend {
 int current_device() { return 0; }
 cudaStream_t stream() { return nullptr; }
-bool is_tf32_allowed() { return false; }
 }  // namespace mantissa::cuda_backend
 
 namespace {
