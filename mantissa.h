@@ -16,6 +16,8 @@
 #include "autograd/hooks.h"
 #include "autograd/vmap.h"
 #include "core/allocator.h"
+#include "core/device_report.h"
+#include "core/device_stream.h"
 #include "core/dlpack.h"
 #include "core/einops.h"
 #include "core/finfo.h"

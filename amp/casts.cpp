@@ -14,6 +14,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "core/ops.h"
+#include "core/stream_link.h"
 
 namespace mantissa::amp {
 namespace {
@@ -69,6 +70,7 @@ bool make_shadow(LeafNode& leaf, const Tensor& parameter, Dtype dtype, std::uint
   fresh.impl()->node = {};
   statistics.bytes += fresh.nbytes();
   ++statistics.misses;
+  make_ready_for_all_streams(parameter.device());
   leaf.set_shadow(std::move(fresh), version);
   leaf.shadow_replays = replay_count();
   return true;

@@ -8,6 +8,7 @@
 #include "amp/shadow_pins.h"
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
+#include "core/stream_link.h"
 
 namespace mantissa::amp {
 namespace {
@@ -59,6 +60,7 @@ Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made) {
       const NoGrad no_grad;
       const OutsideAutocast off;
       at->cast = cast(x, dtype);
+      make_ready_for_all_streams(x.device());
       at->version = version;
       made = true;
     }

@@ -120,14 +120,14 @@ if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # it has kernels of its own that a
   target_compile_options(machine_test PRIVATE -fsanitize=alignment)
 endif()
 # The same tests when launches and copies happen as late as streams and events allow.
-foreach(name IN ITEMS cuda_capture cuda_capture_outside cuda_data cuda_optim cuda_training)
+foreach(name IN ITEMS cuda_capture cuda_capture_backward cuda_capture_outside cuda_data cuda_optim cuda_streams cuda_training)
   add_test(NAME late_${name}_test COMMAND ${name}_test)
   set_tests_properties(late_${name}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_LATE=1")
 endforeach()
 # The same tests with the ways that come first on a GPU: the shim's cuBLASLt and cuDNN instead of our own kernels. (Cases
 # "on a GPU ..." count launches of the latter.)
 set(products_and_convolutions "matmul,bmm,addmm,linear,linear_act,feed_forward,conv1d,conv2d,conv2d_input_grad,conv2d_weight_grad,conv3d,conv3d_input_grad,conv3d_weight_grad,conv_transpose1d,conv_transpose2d,conv_transpose3d,scaled_dot_product_attention")
-foreach(name IN ITEMS cuda_capture cuda_capture_outside cuda_channels_last cuda_feed_forward cuda_linear_act
+foreach(name IN ITEMS cuda_capture cuda_capture_backward cuda_capture_outside cuda_channels_last cuda_feed_forward cuda_linear_act
                       cuda_linear_cross_entropy cuda_modules cuda_registry cuda_training cuda_weight_gradient)
   add_test(NAME libraries_${name}_test COMMAND ${name}_test "~on a GPU *")
   set_tests_properties(libraries_${name}_test PROPERTIES TIMEOUT ${test_seconds}

@@ -28,6 +28,7 @@ MANTISSA_ACCELERATOR void deallocate(void* p, std::size_t bytes, void* pool) noe
 MANTISSA_ACCELERATOR MemoryStats memory_stats(Device device);
 MANTISSA_ACCELERATOR void reset_peak(Device device);
 MANTISSA_ACCELERATOR void empty_cache(Device device);
+MANTISSA_ACCELERATOR void set_memory_limit(Device device, std::int64_t bytes);
 // Copies bytes between host and device; returns when the host memory may be reused.
 MANTISSA_ACCELERATOR void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
                                      std::size_t bytes);

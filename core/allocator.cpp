@@ -3,6 +3,7 @@
 // close to the peak in use, whatever sizes are allocated and freed.
 #include "core/allocator.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "core/accelerator.h"
+#include "core/memory_limit.h"
 #include "core/piece_memory.h"
 #include "core/poison.h"
 
@@ -39,7 +41,24 @@ std::size_t round_to(std::size_t unit, std::size_t bytes) { return (bytes + unit
 
 class SystemMemory final : public PieceMemory {
  public:
+  MemoryLimit limit;
   void* take(std::size_t bytes) override {
+    if (!limit.admit(bytes)) return nullptr;
+    void* p = take_any(bytes);
+    if (!p) limit.release(bytes);
+    return p;
+  }
+  void give(void* p, std::size_t bytes) noexcept override {
+    limit.release(bytes);
+    if (bytes % huge_page) std::free(p);
+    else munmap(p, bytes);
+  }
+  std::size_t piece() const override { return huge_page; }
+  std::int64_t free_bytes() const override { return limit.exists() ? limit.left() : -1; }
+  const char* place() const override { return limit.exists() ? " within set_memory_limit" : ""; }
+
+ private:
+  static void* take_any(std::size_t bytes) {
     if (bytes % huge_page) return std::aligned_alloc(64, round_to(64, bytes));
     // Mapped with slack so that it can start at a huge page boundary: the first access to such memory costs a fraction
     // of that to small pages.
@@ -58,11 +77,6 @@ class SystemMemory final : public PieceMemory {
 #endif
     return p;
   }
-  void give(void* p, std::size_t bytes) noexcept override {
-    if (bytes % huge_page) std::free(p);
-    else munmap(p, bytes);
-  }
-  std::size_t piece() const override { return huge_page; }
 };
 
 }  // namespace
@@ -324,10 +338,13 @@ void CachingAllocator::reset_peak() {
   impl_->stats.peak_reserved = impl_->stats.reserved;
 }
 
+static SystemMemory& system_memory() {
+  static SystemMemory& memory = *new SystemMemory;
+  return memory;
+}
 CachingAllocator& cpu_allocator() {
   // Never destroyed: tensors in static objects may outlive it otherwise.
-  static SystemMemory& memory = *new SystemMemory;
-  static CachingAllocator& allocator = *new CachingAllocator(memory);
+  static CachingAllocator& allocator = *new CachingAllocator(system_memory());
   return allocator;
 }
 MemoryStats memory_stats(Device device) {
@@ -341,6 +358,22 @@ void reset_peak_memory_stats(Device device) {
 void empty_cache(Device device) {
   if (device.is_cpu()) return cpu_allocator().empty_cache();
   cuda_backend::prepare(&cuda_backend::empty_cache, device)(device);
+}
+void set_memory_limit(Device device, std::int64_t bytes) {
+  check(bytes >= 0, "set_memory_limit: the bytes must not be negative, got ", bytes, "; 0 is no limit");
+  if (device.is_cpu()) return system_memory().limit.set(bytes);
+  cuda_backend::prepare(&cuda_backend::set_memory_limit, device)(device, bytes);
+}
+std::string memory_summary(Device device) {
+  const MemoryStats s = memory_stats(device);
+  const auto row = [](const char* what, std::int64_t now, std::int64_t peak) {
+    const auto mib = [](std::int64_t n) { return static_cast<double>(n) / (1 << 20); };
+    return fmt::format("{:<28}{:>12.1f}{:>12.1f}\n", what, mib(now), mib(peak));
+  };
+  return fmt::format("{:<28}{:>12}{:>12}\n", concat("MiB of ", device), "now", "peak") +
+         row("allocated (by tensors)", s.allocated, s.peak_allocated) +
+         row("reserved (with the cache)", s.reserved, s.peak_reserved) +
+         fmt::format("{} allocations, of which {} asked the system\n", s.allocations, s.system_calls);
 }
 
 }  // namespace mantissa

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "core/device.h"
 
@@ -60,5 +61,11 @@ CachingAllocator& cpu_allocator();
 MemoryStats memory_stats(Device device = cpu);
 void reset_peak_memory_stats(Device device = cpu);
 void empty_cache(Device device = cpu);
+// This process holds at most so many bytes of the device's memory from now on (0: no limit); what exceeds them throws
+// OutOfMemory, as a full device does. Leaves room for others on a shared GPU, and on the CPU turns what would end the
+// process into an error that can be caught. As torch.cuda.set_per_process_memory_fraction, in bytes.
+void set_memory_limit(Device device, std::int64_t bytes);
+// The statistics as a small table to print.
+std::string memory_summary(Device device = cpu);
 
 }  // namespace mantissa

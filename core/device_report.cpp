@@ -1,6 +1,7 @@
 #include "core/device_report.h"
 
 #include <fstream>
+#include <thread>
 
 namespace mantissa {
 
@@ -12,7 +13,7 @@ std::string compiler_report() {
 #endif
 }
 
-std::string processor_report() {
+static std::string processor_model() {
   std::string model = "unknown model";
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line) && line.size() < 4096;) {
@@ -21,6 +22,11 @@ std::string processor_report() {
     model = line.substr(colon + 2);
     break;
   }
+  return model;
+}
+
+std::string processor_report() {
+  std::string model = processor_model();
 #if defined(__x86_64__)
   __builtin_cpu_init();
   model += ";";
@@ -36,6 +42,19 @@ std::string processor_report() {
 #undef MANTISSA_NAME_FEATURE
 #endif
   return model;
+}
+
+DeviceProperties device_properties(Device device) {
+  if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::properties_of, device)(device);
+  DeviceProperties p{.name = processor_model(), .total_memory = 0, .free_memory = 0,
+                     .processors = static_cast<int>(std::thread::hardware_concurrency())};
+  std::ifstream in("/proc/meminfo");
+  std::string name, unit;
+  for (std::int64_t kib = 0; in >> name >> kib; std::getline(in, unit)) {
+    if (name == "MemTotal:") p.total_memory = kib << 10;
+    if (name == "MemAvailable:") p.free_memory = kib << 10;
+  }
+  return p;
 }
 
 std::vector<std::string> gpu_report() {

@@ -1,5 +1,9 @@
 // Moves elements: copies with conversion, also between host and device, fill, and the in-place updates that accumulate
 // gradients. Mirrors core/cpu/copy.cpp.
+#include <mutex>
+#include <set>
+#include <utility>
+
 #include "core/kernel.h"
 #include "core/memory_order.h"
 #include "core/visit_word.h"
@@ -135,6 +139,56 @@ void copy_to_host(const View& y, const View& x) {
   kernels::copy(cpu, y, here.view());
 }
 
+// Over NVLink or PCIe without the host where both GPUs can.
+void connect(int here, int peer) {
+  static std::mutex mutex;
+  static std::set<std::pair<int, int>>& known = *new std::set<std::pair<int, int>>;
+  const std::lock_guard lock(mutex);
+  if (!known.emplace(here, peer).second) return;
+  int can = 0;
+  check_status(cudaDeviceCanAccessPeer(&can, here, peer), "asking whether a GPU can access another");
+  if (!can) return;
+  const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled) return (void)cudaGetLastError();
+  check_status(status, "connecting two GPUs");
+}
+// Between GPUs: after all that either has been given, and before what it is given later. The host does not wait.
+void copy_between_devices(const View& y, const View& x) {
+  const auto refuse_capture = [] {
+    check(!is_capturing(), "a step that is captured must not copy between GPUs; move that out of the step");
+  };
+  activate(x.device);
+  refuse_capture();
+  Tensor packed;
+  View from = x;
+  if (x.dtype != y.dtype || !same_layout(y, x)) {  // converted, and made dense, at the source
+    packed = Tensor::allocate(x.sizes, y.dtype, x.device, y.layout());
+    from = packed.view();
+    copy_on_device(from, x);
+  }
+  Event made;
+  made.record();
+  activate(y.device);
+  refuse_capture();
+  connect(y.device.index, x.device.index);
+  Event copied;
+  made.make_stream_wait();
+  Tensor landed;
+  View to = y;
+  if (!same_layout(y, from)) {
+    landed = Tensor::allocate(x.sizes, y.dtype, y.device, from.layout());
+    to = landed.view();
+  }
+  const auto bytes = static_cast<std::size_t>(from.numel()) * size_of(from.dtype);
+  check_status(cudaMemcpyPeerAsync(to.data, y.device.index, from.data, x.device.index, bytes, stream()),
+               "copying between GPUs");
+  copied.record();
+  if (landed.defined()) copy_on_device(y, to);
+  activate(x.device);
+  copied.make_stream_wait();  // x, or its copy, may be freed: the memory serves what this stream does later
+  activate(y.device);
+}
+
 template <class F> void update(const char* name, const View& y, const View& x, const F& f) {
   const View* inputs[] = {&y, &x};
   const ElementwiseLoop loop = plan_elementwise(y, inputs);
@@ -149,11 +203,7 @@ void copy(const View& y, const View& x) {
   if (y.device.is_cpu()) return copy_to_host(y, x);
   if (x.device.is_cpu()) return copy_to_device(y, x);
   if (y.device == x.device) return copy_on_device(y, x);
-  const Tensor here = Tensor::allocate(x.sizes, x.dtype);  // between GPUs through the host
-  activate(x.device);
-  copy_to_host(here.view(), x);
-  activate(y.device);
-  copy_to_device(y, here.view());
+  copy_between_devices(y, x);
 }
 
 void fill(const View& y, double value) {

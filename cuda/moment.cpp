@@ -1,10 +1,11 @@
-// Points in a stream's work: time stamps for profiles (core/profile.h), and what work on another stream waits for.
+// Points in a stream's work: time stamps for profiles (core/profile.h), and what other streams or the host wait for.
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "core/accelerator.h"
 #include "core/device_link.h"
+#include "core/stream_link.h"
 #include "cuda/runtime.h"
 
 namespace mantissa::cuda_backend {
@@ -38,6 +39,10 @@ void run_aside(Moment* moment, const std::function<void()>& f) {
   }
   wait_for_stream();
 }
+
+bool is_past(Moment* moment) { return moment->event.reached(); }
+void wait_for_moment(Moment* moment) { moment->event.wait(); }
+void make_stream_wait(Moment* moment) { moment->event.make_stream_wait(); }
 
 double milliseconds_between(Moment* earlier, Moment* later) {
   later->event.wait();

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "core/device_link.h"
 #include "core/device_report.h"
 #include "cuda/check.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cudnn.h"
 #include "cuda/runtime.h"
-#include "core/device_link.h"
 
 namespace mantissa::cuda_backend {
 
@@ -29,6 +29,18 @@ std::vector<std::string> describe_devices() {
   lines.push_back(concat("cuBLASLt ", cublaslt_version(), ", cuDNN ", cudnn_version(), ", NCCL ",
                          nccl.empty() ? "not found" : nccl));
   return lines;
+}
+
+DeviceProperties properties_of(Device device) {
+  cudaDeviceProp p;
+  check_status(cudaGetDeviceProperties(&p, device.index), "cudaGetDeviceProperties");
+  std::size_t free = 0, total = 0;
+  check_status(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {.name = p.name,
+          .total_memory = static_cast<std::int64_t>(total),
+          .free_memory = static_cast<std::int64_t>(free),
+          .processors = p.multiProcessorCount,
+          .capability = 10 * p.major + p.minor};
 }
 
 }  // namespace mantissa::cuda_backend

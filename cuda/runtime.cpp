@@ -1,6 +1,7 @@
 #include "cuda/runtime.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "core/accelerator.h"
 #include "core/bags.h"
+#include "core/memory_limit.h"
 #include "core/poison.h"
 #include "core/recorded_memory.h"
 #include "cuda/check.h"
@@ -19,6 +21,7 @@
 #include "cuda/noted_messages.h"
 #include "cuda/recorded_memory.h"
 #include "cuda/staging.h"
+#include "cuda/stream_uses.h"
 
 namespace mantissa::cuda_backend {
 namespace {
@@ -94,27 +97,32 @@ class DeviceMemory final : public RawMemory {
   void* take(std::size_t bytes) override {
     const CaptureRelaxed relaxed;
     const OnDevice here(index_);
+    if (!limit.admit(bytes)) return nullptr;
     void* p = nullptr;
     const cudaError_t status = cudaMalloc(&p, bytes);
     if (status == cudaSuccess) return p;
+    limit.release(bytes);
     if (status != cudaErrorMemoryAllocation) fail_status(status, "cudaMalloc");
     (void)cudaGetLastError();  // clear the error: running out of memory is not fatal
     return nullptr;
   }
-  void give(void* p, std::size_t) noexcept override {
+  void give(void* p, std::size_t bytes) noexcept override {
     const CaptureRelaxed relaxed;
+    limit.release(bytes);
     (void)cudaFree(p);
   }
-  const char* place() const override { return place_.c_str(); }
+  const char* place() const override { return limit.exists() ? place_within_.c_str() : place_.c_str(); }
   std::int64_t free_bytes() const override {
     const OnDevice here(index_);
     std::size_t free = 0, total = 0;
-    return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<std::int64_t>(free) : -1;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) return -1;
+    return limit.exists() ? std::min(static_cast<std::int64_t>(free), limit.left()) : static_cast<std::int64_t>(free);
   }
+  MemoryLimit limit;
 
  private:
   int index_;
-  std::string place_;
+  std::string place_, place_within_ = place_ + " within set_memory_limit";
 };
 class PinnedMemory final : public RawMemory {
  public:
@@ -136,15 +144,15 @@ class ArenaMemory final : public RawMemory {
  public:
   explicit ArenaMemory(DeviceMemory& device) : device_(device) {}
   ~ArenaMemory() override {
-    for (void* p : given_) device_.give(p, 0);
+    for (const auto& [p, bytes] : given_) device_.give(p, bytes);
   }
   void* take(std::size_t bytes) override {
     taken_.push_back({nullptr, bytes});
     return taken_.back().first = device_.take(bytes);
   }
-  void give(void* p, std::size_t) noexcept override {
+  void give(void* p, std::size_t bytes) noexcept override {
     try {
-      given_.push_back(p);
+      given_.push_back({p, bytes});
     } catch (...) {  // leaked: better than reusing memory that a graph writes
     }
   }
@@ -163,8 +171,7 @@ class ArenaMemory final : public RawMemory {
 
  private:
   DeviceMemory& device_;
-  std::vector<std::pair<void*, std::size_t>> taken_;
-  std::vector<void*> given_;
+  std::vector<std::pair<void*, std::size_t>> taken_, given_;
 };
 
 struct PerDevice {
@@ -198,7 +205,8 @@ PerDevice& device_state(int index) {
 }
 
 thread_local int device = -1;  // the last argument of cudaSetDevice
-thread_local cudaStream_t chosen_stream = nullptr, own_stream = nullptr;  // own_stream: of `device`, once known
+thread_local std::array<cudaStream_t, max_devices> chosen_streams{};  // by StreamScopes; null: the device's own
+thread_local cudaStream_t stream_here = nullptr;                      // the current one of `device`, once known
 thread_local Pool* last_pool = nullptr;  // pool of the latest allocation
 thread_local Pool* arena_pool = nullptr;
 thread_local const std::uint64_t* random_state = nullptr;
@@ -359,16 +367,19 @@ void activate(Device d) {
         f.count == 1 ? " GPU" : " GPUs");
   check_status(cudaSetDevice(d.index), "choosing the device");
   device = d.index;
-  own_stream = nullptr;
+  stream_here = nullptr;
 }
 int current_device() {
   if (device < 0) activate(cuda);
   return device;
 }
+cudaStream_t usual_stream() { return device_state(current_device()).stream; }
 cudaStream_t stream() {
-  if (chosen_stream) return chosen_stream;
-  if (!own_stream) [[unlikely]] own_stream = device_state(current_device()).stream;
-  return own_stream;
+  if (!stream_here) [[unlikely]] {
+    const cudaStream_t chosen = chosen_streams[static_cast<std::size_t>(current_device())];
+    stream_here = chosen ? chosen : usual_stream();
+  }
+  return stream_here;
 }
 
 bool records_here() { return random_state != nullptr; }
@@ -396,8 +407,14 @@ Stream::~Stream() {  // the next stream may get its address, and with it cached 
 }
 void Stream::wait() { check_status(cudaStreamSynchronize(stream_), "waiting for a stream"); }
 
-StreamScope::StreamScope(cudaStream_t s) : before_(chosen_stream) { chosen_stream = s; }
-StreamScope::~StreamScope() { chosen_stream = before_; }
+StreamScope::StreamScope(cudaStream_t s)
+    : device_(current_device()), before_(std::exchange(chosen_streams[static_cast<std::size_t>(device_)], s)) {
+  stream_here = nullptr;
+}
+StreamScope::~StreamScope() {
+  chosen_streams[static_cast<std::size_t>(device_)] = before_;
+  stream_here = nullptr;
+}
 
 Event::Event(bool timed) {
   current_device();
@@ -438,15 +455,29 @@ namespace {
 const bool poisons = poisoning && !std::getenv("MANTISSA_SHIM_LATE");
 }  // namespace
 
+static void* take_from(Pool& pool, std::size_t bytes) {
+  try {
+    return pool.allocator->allocate(bytes, pool.stream);
+  } catch (const OutOfMemory&) {
+    if (!wait_for_used_blocks()) throw;
+  }
+  return pool.allocator->allocate(bytes, pool.stream);
+}
 void* allocate(std::size_t bytes, Device d, void** pool) {
   Pool* from = arena_pool && arena_pool->device == d.index ? arena_pool : pool_for(d.index, stream());
-  void* p = from->allocator->allocate(bytes, from->stream);
+  if (blocks_used_elsewhere.load(std::memory_order_relaxed) > 0) [[unlikely]] free_used_blocks();
+  void* p = take_from(*from, bytes);
   if (from->own) from->users.fetch_add(1);
   else if (poisons) poison(static_cast<char*>(p) + bytes, CachingAllocator::round_up(bytes) - bytes);
   *pool = from;
   return p;
 }
+void empty_cache(Device d) {
+  if (blocks_used_elsewhere.load(std::memory_order_relaxed) > 0) free_used_blocks();
+  device_state(d.index).allocator.empty_cache();
+}
 void deallocate(void* p, std::size_t bytes, void* pool) noexcept {
+  if (blocks_used_elsewhere.load(std::memory_order_relaxed) > 0 && keep_until_used(p, bytes, pool)) [[unlikely]] return;
   auto* to = static_cast<Pool*>(pool);
   if (recordings.load(std::memory_order_relaxed) > 0) [[unlikely]] {
     if (to != arena_pool) outdate_recordings(p, bytes);  // what a step makes and frees while it is recorded is its own
@@ -457,7 +488,7 @@ void deallocate(void* p, std::size_t bytes, void* pool) noexcept {
 }
 MemoryStats memory_stats(Device d) { return device_state(d.index).allocator.stats(); }
 void reset_peak(Device d) { device_state(d.index).allocator.reset_peak(); }
-void empty_cache(Device d) { device_state(d.index).allocator.empty_cache(); }
+void set_memory_limit(Device d, std::int64_t bytes) { device_state(d.index).memory.limit.set(bytes); }
 
 CachingAllocator& pinned_allocator() {
   static PinnedMemory& memory = *new PinnedMemory;

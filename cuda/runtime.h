@@ -15,7 +15,8 @@ namespace mantissa::cuda_backend {
 
 // --- current device and stream ---
 int current_device();
-cudaStream_t stream();  // of this thread on the current device: one for all threads, but for those in a StreamScope
+cudaStream_t stream();        // of this thread on the current device: the usual one, but for threads in a StreamScope
+cudaStream_t usual_stream();  // of the current device, one for all threads
 
 class Stream {
  public:
@@ -28,7 +29,7 @@ class Stream {
  private:
   cudaStream_t stream_ = nullptr;
 };
-// During its lifetime this thread's work is enqueued on another stream.
+// During its lifetime this thread's work for the current device is enqueued on another stream of it.
 class StreamScope {
  public:
   explicit StreamScope(cudaStream_t s);
@@ -36,6 +37,7 @@ class StreamScope {
   StreamScope(const StreamScope&) = delete;
 
  private:
+  int device_;
   cudaStream_t before_;
 };
 class Event {

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 #include <unistd.h>
 
@@ -176,6 +177,30 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (null_device && kind == cudaMemcpyDeviceToHost) std::memset(to, 0, bytes);
   // From ordinary memory of the host, too, the bytes are read when the copy's turn comes: since CUDA 12 the call "might
   // be synchronous", and where the GPU reads ordinary memory it is not.
+  return enqueue(s, [=] { std::memmove(to, from, bytes); });
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int here, int peer) {
+  note_call(__func__);
+  *can = here != peer;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  note_call(__func__);
+  static std::map<std::pair<int, int>, bool> enabled;
+  const std::lock_guard lock(mutex);
+  if (peer == device) return result(cudaErrorInvalidDevice);
+  return result(std::exchange(enabled[{device, peer}], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                cudaStream_t s) {
+  note_call(__func__);
+  const std::lock_guard lock(mutex);
+  const auto is_of = [](const void* p, int d) {
+    const char* c = static_cast<const char*>(p);
+    const Memory& m = memories[d];
+    return !guarded || (m.base && c >= m.base && c < m.base + m.space);
+  };
+  if (!is_of(to, to_device) || !is_of(from, from_device)) return result(cudaErrorInvalidValue);
   return enqueue(s, [=] { std::memmove(to, from, bytes); });
 }
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t s) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -15,9 +16,14 @@
 #include "tests/cuda_shim/shim.h"
 
 struct cuda_shim_event {
+  struct Reached {
+    std::uint64_t times = 0;
+    std::chrono::steady_clock::time_point last;
+  };
   int device = 0;
-  std::uint64_t recorded = 0, done = 0;  // how often asked for, how often reached
-  std::chrono::steady_clock::time_point time;
+  std::uint64_t recorded = 0;  // how often it was asked for
+  std::shared_ptr<Reached> reached = std::make_shared<Reached>();  // work that waits for it may outlive it
+  bool is_done() const { return reached->times >= recorded; }
 };
 struct cuda_shim_graph {
   std::vector<std::function<void()>> work;

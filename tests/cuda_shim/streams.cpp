@@ -155,13 +155,12 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
   note_call(__func__);
-  *e = new cuda_shim_event{.device = device, .time = {}};
+  *e = new cuda_shim_event{.device = device};
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
   note_call(__func__);
   const std::lock_guard lock(mutex);
-  run_until([&] { return e->done >= e->recorded; });
   delete e;
   return cudaSuccess;
 }
@@ -173,9 +172,9 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
   if (s.device != e->device) return result(cudaErrorInvalidResourceHandle);
   if (s.capture) return cudaSuccess;  // order inside one captured stream is that of its work
   ++e->recorded;
-  s.tasks.push_back({{}, [e] {
-    ++e->done;
-    e->time = std::chrono::steady_clock::now();
+  s.tasks.push_back({{}, [reached = e->reached] {
+    ++reached->times;
+    reached->last = std::chrono::steady_clock::now();
   }});
   if (!late) run_until([&] { return s.tasks.empty(); });
   return cudaSuccess;
@@ -186,7 +185,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t e, unsigned) {
   const std::lock_guard lock(mutex);
   cuda_shim_stream& s = stream_of(stream);
   if (s.capture) return cudaSuccess;
-  s.tasks.push_back({[e, wanted = e->recorded] { return e->done >= wanted; }, {}});
+  s.tasks.push_back({[reached = e->reached, wanted = e->recorded] { return reached->times >= wanted; }, {}});
   if (!late) run_until([&] { return s.tasks.empty(); });
   return cudaSuccess;
 }
@@ -194,7 +193,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   note_call(__func__);
   const std::lock_guard lock(mutex);
   if (const cudaError_t error = before_waiting(Wait::for_stream); error != cudaSuccess) return result(error);
-  run_until([&] { return e->done >= e->recorded; });
+  run_until([&] { return e->is_done(); });
   return result(sticky);
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
@@ -203,12 +202,12 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
   if (const cudaError_t error = before_unsafe(); error != cudaSuccess) return result(error);
   constexpr int patience = 20;  // time passes for a host that asks again and again
   static int asked = 0;
-  if (e->done < e->recorded && ++asked % patience == 0) run_until([&] { return e->done >= e->recorded; });
-  return result(e->done >= e->recorded ? cudaSuccess : cudaErrorNotReady);
+  if (!e->is_done() && ++asked % patience == 0) run_until([&] { return e->is_done(); });
+  return result(e->is_done() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
   note_call(__func__);
-  *ms = std::chrono::duration<float, std::milli>(b->time - a->time).count();
+  *ms = std::chrono::duration<float, std::milli>(b->reached->last - a->reached->last).count();
   return cudaSuccess;
 }
 

@@ -42,7 +42,7 @@ modules = declared(classes, "nn/*.h")
 optimizers = declared(classes, "optim/*.h")
 inits = declared(r"^(?:inline )?(?:void|Tensor|double) (\w+)\(", "nn/init.h")
 others = declared(r"^(?! |//|#)(?:.*[ &*])?(\w+)\(", "nn/*.h", "optim/*.h", "data/*.h", "autograd/*.h", "amp/*.h", "io/*.h", "jit/*.h", "core/*.h") | \
-    declared(classes, "data/*.h", "autograd/*.h", "amp/*.h", "core/*.h", "io/process_group.h", "io/tcp_store.h") | declared(r"^  Pipeline (\w+)\(", "data/pipeline.h")
+    declared(r"^(?! |//|#)(?:.*?[ &*])(\w+)\(", "core/*.h") | declared(classes, "data/*.h", "autograd/*.h", "amp/*.h", "core/*.h", "io/process_group.h", "io/tcp_store.h") | declared(r"^  Pipeline (\w+)\(", "data/pipeline.h")
 everything = functions | methods | modules | optimizers | inits | others
 
 
@@ -84,6 +84,13 @@ distribution_names = sorted((n for n in torch.distributions.__all__ if is_type(g
 audio = ["load", "save", "Spectrogram", "InverseSpectrogram", "MelScale", "InverseMelScale", "MelSpectrogram", "MFCC", "LFCC", "AmplitudeToDB", "MuLawEncoding",
          "MuLawDecoding", "Resample", "FrequencyMasking", "TimeMasking", "SpecAugment", "TimeStretch", "PitchShift", "Speed", "Fade", "Vol", "GriffinLim",
          "ComputeDeltas", "SlidingWindowCmn", "SpectralCentroid", "Loudness", "RNNTLoss"]
+device_names = ["is_available", "device_count", "get_device_name", "get_device_capability", "get_device_properties", "mem_get_info", "is_bf16_supported",
+                "synchronize", "set_device", "current_device", "device", "can_device_access_peer", "Stream", "ExternalStream", "stream", "set_stream",
+                "current_stream", "default_stream", "record_stream", "Event", "memory_stats", "memory_allocated", "max_memory_allocated", "memory_reserved",
+                "max_memory_reserved", "reset_peak_memory_stats", "memory_summary", "memory_snapshot", "empty_cache", "set_per_process_memory_fraction",
+                "OutOfMemoryError", "MemPool", "CUDAPluggableAllocator", "pin_memory", "CUDAGraph", "graph", "make_graphed_callables",
+                "is_current_stream_capturing", "manual_seed", "get_rng_state", "set_rng_state", "nvtx", "set_sync_debug_mode", "utilization", "temperature",
+                "power_draw", "allow_tf32", "set_float32_matmul_precision", "use_deterministic_algorithms", "cudnn.benchmark"]
 vision = [n for n in dir(v2) if isinstance(getattr(v2, n), type) and issubclass(getattr(v2, n), nn.Module)]
 datasets = sorted(torchvision.datasets.__all__, key=str.lower)
 tensor_class = (root / "core/tensor.h").read_text().split("class Tensor {")[1].split("// --- factories")[0]
@@ -109,6 +116,7 @@ sections = [
     ("swa", "`torch.optim.swa_utils`", ["AveragedModel", "SWALR", "update_bn"], optimizers),
     ("grad", "Differentiation and mixed precision", ["backward", "grad", "no_grad", "enable_grad", "inference_mode", "detect_anomaly", "gradcheck",
      "gradgradcheck", "checkpoint", "functional_call", "Function", "jacobian", "hessian", "vjp", "jvp", "hvp", "vhp", "autocast", "GradScaler"], others),
+    ("device", "`torch.cuda` and `torch.backends`", device_names, others),
     ("distributions", "`torch.distributions`", distribution_names + ["kl_divergence"], distributions),
     ("audio", "`torchaudio` and its transforms", audio, modules),
     ("profiler", "`torch.profiler`", ["profile", "record_function", "schedule", "key_averages", "export_chrome_trace", "profile_memory", "record_shapes",

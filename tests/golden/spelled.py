@@ -113,6 +113,19 @@ spelled = {
     "audio": {
         "AmplitudeToDB": "`AmplitudeToDB`", "Resample": "`resample`", "InverseSpectrogram": "`istft`", "load": "`load_wav`", "save": "`save_wav`",
     },
+    "device": {
+        "is_available": "`cuda_is_available`", "device_count": "`cuda_device_count`", "get_device_name": "`device_properties`", "get_device_capability": "`device_properties`",
+        "get_device_properties": "`device_properties`", "mem_get_info": "`device_properties`", "is_bf16_supported": "on every GPU that can be used: sm_80 and later",
+        "set_device": "there is no current device, each tensor names its own; `default_device` is the first GPU, or the CPU", "current_device": "likewise",
+        "device": "likewise", "Stream": "`DeviceStream`", "ExternalStream": "`external_stream`", "stream": "`OnStream`, a scope", "set_stream": "`OnStream`, a scope",
+        "record_stream": "`record_stream(x, stream)`", "Event": "`DeviceEvent`", "memory_allocated": "`memory_stats`", "max_memory_allocated": "`memory_stats`",
+        "memory_reserved": "`memory_stats`", "max_memory_reserved": "`memory_stats`", "set_per_process_memory_fraction": "`set_memory_limit`, in bytes, of the CPU as well",
+        "OutOfMemoryError": "`OutOfMemory`", "pin_memory": "not needed: what is copied to a GPU goes through pinned memory, and the host does not wait for it",
+        "CUDAGraph": "`capture`, which warms up and records by itself", "graph": "`capture`", "make_graphed_callables": "`capture`",
+        "is_current_stream_capturing": "`is_recording`", "get_rng_state": "`rng_state`, of all devices", "nvtx": "every launch is named",
+        "set_float32_matmul_precision": "`allow_tf32`", "use_deterministic_algorithms": "always: no sum depends on the order of threads; MANTISSA_TUNER=off also makes every run choose the same kernels",
+        "cudnn.benchmark": "always: kernels and cuDNN's plans are timed for each shape, and the choice can be kept on disk",
+    },
     "profiler": {
         "profile": "`Profile`", "record_function": "`ProfileRange`, a scope", "schedule": "a `Profile` made and stopped at the steps wanted",
         "key_averages": "the table of a `Profile`", "export_chrome_trace": "`save_trace`", "profile_memory": "`ProfileOptions`: memory",
@@ -173,12 +186,14 @@ spelled = {
 
 # Why what a section does not cover is not covered.
 reasons = {
+    "device": "Readings of a GPU's sensors are nvidia-smi's. Tensors of two GPUs of one process copy to each other; training on several takes a "
+              "process for each.",
     "profiler": "Times on the device come from events around each operator (`core/profile.h`), not from the driver's record of kernels: NVTX names "
                 "every launch for Nsight Systems, which has that.",
     "distributed": "Ranks train copies of one net, of all ranks or of some (`split`); no parameters that are cut up between ranks, no calls of "
                    "functions elsewhere. What is sent is tensors and strings: objects of the language are not.",
-    "linalg": "Systems of equations and decompositions are kernels on the host, for thousands of rows or thousands of small matrices; matrices on a "
-              "GPU are copied there and the results back, except up to 32 rows of those that need not wait for the GPU (`qr`, `lu`, `solve_triangular`). "
+    "linalg": "Systems of equations and decompositions are Mantissa's own kernels, for thousands of rows or thousands of small matrices, on a GPU as "
+              "well; only `eig` is computed on the host there. "
               "The names with _ex say by a tensor what those without say by an exception.",
     "distributions": "`kl_divergence` has PyTorch's pairs but those that are infinite whatever the parameters, and those of `TransformedDistribution`. Of "
                      "transforms there are `AffineTransform`, `ExpTransform`, `PowerTransform`, `SigmoidTransform`, `TanhTransform`, `SoftplusTransform`, "
