@@ -159,11 +159,6 @@ class Session {
     const json numbers = losses.read();  // waits for a GPU
     const double seconds = now() - begin;
     const Usage after = usage();
-    if (captured_ && captured_->recordings() > recordings_) {  // no replay computes where the step before it did
-      recordings_ = captured_->recordings();
-      peak_recorded_ = std::max(peak_recorded_, memory_stats(device_).reserved + recorded_bytes());
-      empty_cache(device_);
-    }
     json index_sums = json::array(), label_sums = json::array();
     for (std::int64_t i = 0; i < count; ++i) {
       std::int64_t sum = 0;
@@ -225,9 +220,6 @@ class Session {
 
   std::int64_t step() const { return step_; }
   Device device() const { return device_; }
-  // The most held by recordings, which have memory of their own, and beside them.
-  std::int64_t peak_recorded() const { return peak_recorded_; }
-  std::int64_t recorded_bytes() const { return captured_ ? static_cast<std::int64_t>(captured_->bytes()) : 0; }
 
  private:
   const std::int64_t* indices(std::int64_t step) const {
@@ -259,8 +251,6 @@ class Session {
   Rows x_, y_, order_, eval_x_, eval_y_;
   std::int64_t step_ = 0;
   std::unique_ptr<jit::CapturedStep> captured_;  // the training step as one CUDA graph
-  std::int64_t recordings_ = 0;                  // of it that are known
-  std::int64_t peak_recorded_ = 0;
 };
 
 // kB of /proc/self/status: "VmRSS", "VmHWM" (the most since the start or the last reset).
@@ -276,13 +266,9 @@ std::int64_t status_bytes(const std::string& field) {
 }
 json memory(const std::optional<Session>& session) {
   const MemoryStats stats = memory_stats(session ? session->device() : cpu);
-  // A recording's memory is not in these statistics. Their peaks are of steps that ran as they are, and what those took
-  // was given back before one was recorded.
-  const std::int64_t recorded = session ? session->recorded_bytes() : 0;
-  const std::int64_t beside = std::max(stats.reserved + recorded, session ? session->peak_recorded() : 0);
   return {{"rss", status_bytes("VmRSS")}, {"peak_rss", status_bytes("VmHWM")},
-          {"peak_allocated", std::max(stats.peak_allocated, stats.allocated + recorded)},
-          {"peak_reserved", std::max(stats.peak_reserved, beside)}};
+          {"peak_allocated", stats.peak_allocated},  // recordings included
+          {"peak_reserved", stats.peak_reserved}};
 }
 
 // The operator that CALLS calls. Its result is looked at once: sum and sum of absolute values.

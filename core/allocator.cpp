@@ -100,6 +100,7 @@ struct CachingAllocator::Impl {
   };
 
   RawMemory& raw;
+  Impl* const whole;      // counts what this one does, too
   std::size_t piece = 0;  // 0: memory is given back only as a whole (core/piece_memory.h)
   // Whether freed blocks are poisoned for AddressSanitizer. (Not device memory: work launched earlier may still use
   // it.)
@@ -111,7 +112,7 @@ struct CachingAllocator::Impl {
   std::vector<Free> free;                       // the free ones, sorted by size
   MemoryStats stats;
 
-  explicit Impl(RawMemory& r) : raw(r), poisons(dynamic_cast<SystemMemory*>(&r)) {
+  Impl(RawMemory& r, Impl* w) : raw(r), whole(w), poisons(dynamic_cast<SystemMemory*>(&r)) {
     if (const auto* pieces = dynamic_cast<const PieceMemory*>(&r)) piece = pieces->piece();
     lists_of(nullptr);
   }
@@ -127,15 +128,35 @@ struct CachingAllocator::Impl {
     return *streams.back();
   }
 
+  void count_allocated(std::size_t bytes) {
+    ++stats.allocations;
+    stats.allocated += static_cast<std::int64_t>(bytes);
+    stats.peak_allocated = std::max(stats.peak_allocated, stats.allocated);
+    for_whole([=](Impl& w) { w.count_allocated(bytes); });
+  }
+  void count_freed(std::size_t bytes) {
+    stats.allocated -= static_cast<std::int64_t>(bytes);
+    for_whole([=](Impl& w) { w.count_freed(bytes); });
+  }
   void count_reserved(std::size_t bytes) {
+    ++stats.system_calls;
     stats.reserved += static_cast<std::int64_t>(bytes);
     stats.peak_reserved = std::max(stats.peak_reserved, stats.reserved);
-    ++stats.system_calls;
+    for_whole([=](Impl& w) { w.count_reserved(bytes); });
+  }
+  void count_returned(std::size_t bytes) {
+    stats.reserved -= static_cast<std::int64_t>(bytes);
+    for_whole([=](Impl& w) { w.count_returned(bytes); });
+  }
+  template <class F> void for_whole(F&& f) {
+    if (!whole) [[likely]] return;
+    const std::lock_guard lock(whole->mutex);
+    f(*whole);
   }
   void give(void* p, std::size_t bytes) noexcept {
     if (poisons) unpoison(p, bytes);
     raw.give(p, bytes);
-    stats.reserved -= static_cast<std::int64_t>(bytes);
+    count_returned(bytes);
   }
   // Memory from the system, emptying the cache if necessary; `wish` bytes or at least `bytes`.
   char* take(std::size_t wish, std::size_t bytes, std::size_t* got) {
@@ -289,7 +310,8 @@ struct CachingAllocator::Impl {
   }
 };
 
-CachingAllocator::CachingAllocator(RawMemory& raw) : impl_(new Impl(raw)) {}
+CachingAllocator::CachingAllocator(RawMemory& raw, CachingAllocator* whole)
+    : impl_(new Impl(raw, whole ? whole->impl_ : nullptr)) {}
 CachingAllocator::~CachingAllocator() {
   impl_->release_cached();
   delete impl_;
@@ -310,9 +332,7 @@ void* CachingAllocator::allocate(std::size_t bytes, const void* stream) {
     unpoison(p, bytes);
     poison(static_cast<char*>(p) + bytes, got - bytes);
   }
-  ++m.stats.allocations;
-  m.stats.allocated += static_cast<std::int64_t>(got);
-  m.stats.peak_allocated = std::max(m.stats.peak_allocated, m.stats.allocated);
+  m.count_allocated(got);
   return p;
 }
 
@@ -320,8 +340,7 @@ void CachingAllocator::deallocate(void* p, std::size_t bytes, const void* stream
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
   if (m.poisons) poison(p, bytes);
-  m.stats.allocated -=
-      static_cast<std::int64_t>(bytes <= largest_class ? m.give_small(p, bytes, stream) : m.give_large(p));
+  m.count_freed(bytes <= largest_class ? m.give_small(p, bytes, stream) : m.give_large(p));
 }
 
 void CachingAllocator::empty_cache() {

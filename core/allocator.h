@@ -34,7 +34,9 @@ class RawMemory {
 
 class CachingAllocator {
  public:
-  explicit CachingAllocator(RawMemory& raw);
+  // `whole`: an allocator whose statistics include this one's, as a device's those of its captured steps; it must live
+  // longer.
+  explicit CachingAllocator(RawMemory& raw, CachingAllocator* whole = nullptr);
   ~CachingAllocator();
   CachingAllocator(const CachingAllocator&) = delete;
 
@@ -57,7 +59,8 @@ class CachingAllocator {
 };
 
 CachingAllocator& cpu_allocator();
-// Statistics of a device's allocator (peaks since the start or the last reset), and releasing cached memory.
+// Statistics of a device's memory, that of captured steps included (peaks since the start or the last reset), and
+// releasing cached memory.
 MemoryStats memory_stats(Device device = cpu);
 void reset_peak_memory_stats(Device device = cpu);
 void empty_cache(Device device = cpu);

@@ -501,7 +501,7 @@ void deallocate_pinned(void* p, std::size_t bytes) noexcept { pinned_allocator()
 Arena::Arena() : pool_(new Pool) {
   PerDevice& d = device_state(current_device());
   pool_->memory = std::make_unique<ArenaMemory>(d.memory);
-  pool_->own = std::make_unique<CachingAllocator>(*pool_->memory);
+  pool_->own = std::make_unique<CachingAllocator>(*pool_->memory, &d.allocator);
   pool_->allocator = pool_->own.get();
   pool_->device = current_device();
   pool_->users = 1;

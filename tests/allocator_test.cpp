@@ -108,6 +108,31 @@ TEST_CASE("large blocks are cut from what is free and join again: other sizes ne
   CHECK(memory.outstanding == 0);
 }
 
+TEST_CASE("an allocator's statistics include those of its parts, and lose them with the parts") {
+  CountingMemory memory, of_part;
+  CachingAllocator whole(memory);
+  void* a = whole.allocate(1 << 20);
+  const MemoryStats before = whole.stats();
+  {
+    CachingAllocator part(of_part, &whole);
+    void* b = part.allocate(3 << 20);
+    void* c = part.allocate(100);
+    CHECK(whole.stats().allocated == before.allocated + part.stats().allocated);
+    CHECK(whole.stats().reserved == before.reserved + part.stats().reserved);
+    CHECK(whole.stats().peak_reserved == whole.stats().reserved);
+    CHECK(whole.stats().allocations == before.allocations + 2);
+    CHECK(whole.stats().system_calls == before.system_calls + 2);
+    part.deallocate(b, 3 << 20);
+    part.deallocate(c, 100);
+    CHECK(whole.stats().allocated == before.allocated);
+    CHECK(whole.stats().reserved == before.reserved + part.stats().reserved);
+    CHECK(part.stats().reserved > 3 << 20);
+  }
+  CHECK(whole.stats().reserved == before.reserved);
+  CHECK(whole.stats().peak_allocated > before.peak_allocated);
+  whole.deallocate(a, 1 << 20);
+}
+
 namespace {
 // One run of 64 KiB pieces, handed out from the end; any run of them may be returned.
 class Pieces final : public PieceMemory {

@@ -293,6 +293,18 @@ TEST_CASE("gradients that a captured step made outlive it") {
   CHECK(w.grad().to(cpu).to_vector<float>() == std::vector<float>(4, 3));
 }
 
+TEST_CASE("the memory of a recording is in its device's statistics") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const Tensor x = randn({50'000}).to(cuda);
+  auto step = jit::capture([](const Tensor& t) { return t * 2.0 + 1.0; });
+  for (int i = 0; i < 3; ++i) step(x);
+  const MemoryStats with = memory_stats(cuda);
+  CHECK(step.bytes() > 200'000);
+  step.reset();
+  CHECK(with.reserved - memory_stats(cuda).reserved > 200'000);
+  CHECK(with.allocated - memory_stats(cuda).allocated > 400'000);  // the copy of the input, and the result
+}
+
 TEST_CASE("recordings that are outdated give their memory back") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   Training t;
