@@ -9,13 +9,13 @@
 
 namespace mantissa {
 
-using namespace cuda_backend;
+namespace backend = cuda_backend;
 using Clock = std::chrono::steady_clock;
 
 namespace {
 
 void refuse_while_recording(Device device, const char* what) {
-  check(device.is_cpu() || !cuda_backend::prepare(&cuda_backend::is_capturing, device)(), what,
+  check(device.is_cpu() || !backend::prepare(&backend::is_capturing, device)(), what,
         ": a step that is captured runs in one stream, which nothing in it can leave or wait for; use streams outside "
         "of the step");
 }
@@ -28,35 +28,35 @@ struct DeviceStream::State {
   State() = default;
   State(const State&) = delete;
   ~State() {
-    if (is_own) destroy_side_stream(stream);
+    if (is_own) backend::destroy_side_stream(stream);
     if (is_side) --side_streams;
   }
 };
 
 struct DeviceEvent::State {
-  Moment* moment = nullptr;
+  backend::Moment* moment = nullptr;
   Clock::time_point time;  // on the CPU
   State() = default;
   State(const State&) = delete;
   ~State() {
-    if (moment) destroy_moment(moment);
+    if (moment) backend::destroy_moment(moment);
   }
 };
 
 DeviceStream::DeviceStream(Device device) : device_(device), state_(std::make_shared<State>()) {
   if (device.is_cpu()) return;
-  state_->stream = prepare(&make_side_stream, device)();
+  state_->stream = backend::prepare(&backend::make_side_stream, device)();
   state_->is_own = state_->is_side = true;
   ++side_streams;
 }
 DeviceStream current_stream(Device device) {
   const auto state = std::make_shared<DeviceStream::State>();
-  if (!device.is_cpu()) state->stream = cuda_backend::prepare(&cuda_backend::this_stream, device)();
+  if (!device.is_cpu()) state->stream = backend::prepare(&backend::this_stream, device)();
   return {device, state};
 }
 DeviceStream default_stream(Device device) {
   const auto state = std::make_shared<DeviceStream::State>();
-  if (!device.is_cpu()) state->stream = cuda_backend::prepare(&cuda_backend::default_stream, device)();
+  if (!device.is_cpu()) state->stream = backend::prepare(&backend::default_stream, device)();
   return {device, state};
 }
 
@@ -80,15 +80,15 @@ void DeviceStream::wait(const DeviceEvent& event) {
   if (!event.state_ || !event.state_->moment) return;
   refuse_while_recording(device_, "DeviceStream.wait");
   const OnStream here(*this);
-  cuda_backend::make_stream_wait(event.state_->moment);
+  backend::make_stream_wait(event.state_->moment);
 }
 bool DeviceStream::is_idle() const {
-  return device_.is_cpu() || prepare(&cuda_backend::is_idle, device_)(state_->stream);
+  return device_.is_cpu() || backend::prepare(&backend::is_idle, device_)(state_->stream);
 }
 void DeviceStream::synchronize() const {
   if (device_.is_cpu()) return;
   refuse_while_recording(device_, "DeviceStream.synchronize");
-  prepare(&wait_for, device_)(state_->stream);
+  backend::prepare(&backend::wait_for, device_)(state_->stream);
 }
 void* DeviceStream::native() const { return state_->stream; }
 
@@ -97,7 +97,7 @@ void DeviceEvent::record() {
   refuse_while_recording(device_, "DeviceEvent.record");
   auto state = std::make_shared<State>();
   if (device_.is_cpu()) state->time = Clock::now();
-  else state->moment = prepare(&mark_moment, device_)(device_);
+  else state->moment = backend::prepare(&backend::mark_moment, device_)(device_);
   state_ = std::move(state);
 }
 void DeviceEvent::record(const DeviceStream& stream) {
@@ -107,12 +107,12 @@ void DeviceEvent::record(const DeviceStream& stream) {
   record();
 }
 bool DeviceEvent::is_done() const {
-  return !state_ || !state_->moment || prepare(&is_past, device_)(state_->moment);
+  return !state_ || !state_->moment || backend::prepare(&backend::is_past, device_)(state_->moment);
 }
 void DeviceEvent::synchronize() const {
   if (!state_ || !state_->moment) return;
   refuse_while_recording(device_, "DeviceEvent.synchronize");
-  prepare(&wait_for_moment, device_)(state_->moment);
+  backend::prepare(&backend::wait_for_moment, device_)(state_->moment);
 }
 double DeviceEvent::milliseconds_since(const DeviceEvent& earlier) const {
   check(device_ == earlier.device_, "DeviceEvent.milliseconds_since: the events are of ", device_, " and ",
@@ -122,22 +122,22 @@ double DeviceEvent::milliseconds_since(const DeviceEvent& earlier) const {
   if (device_.is_cpu()) return std::chrono::duration<double, std::milli>(state_->time - earlier.state_->time).count();
   earlier.synchronize();
   synchronize();
-  return milliseconds_between(earlier.state_->moment, state_->moment);
+  return backend::milliseconds_between(earlier.state_->moment, state_->moment);
 }
 
 OnStream::OnStream(const DeviceStream& stream) : stream_(stream) {
   if (stream.device().is_cpu()) return;
   refuse_while_recording(stream.device(), "OnStream");
-  chosen_ = prepare(&choose_stream, stream.device())(stream.native());
+  chosen_ = backend::prepare(&backend::choose_stream, stream.device())(stream.native());
 }
 OnStream::~OnStream() {
-  if (chosen_) leave_stream(chosen_);
+  if (chosen_) backend::leave_stream(chosen_);
 }
 
 void record_stream(const Tensor& x, const DeviceStream& stream) {
   check(x.defined(), "record_stream: the tensor is undefined");
   if (x.device().is_cpu() || stream.device().is_cpu()) return;
-  prepare(&note_stream_use, stream.device())(x.storage()->data(), stream.native());
+  backend::prepare(&backend::note_stream_use, stream.device())(x.storage()->data(), stream.native());
 }
 
 }  // namespace mantissa

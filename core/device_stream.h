@@ -21,6 +21,7 @@
 // - backward() runs on the caller's current stream, whatever streams the forward pass ran on.
 // - A captured step (jit/capture.h) is recorded and replayed as a whole on the caller's current stream; changing or
 //   waiting for streams within it is an error.
+// - What a kernel finds wrong, such as an index out of range, is thrown to the first thread that waits for the device.
 // - On the CPU work is done when a call returns: nothing ever waits, and events only take the time.
 #pragma once
 
