@@ -16,12 +16,10 @@ namespace mantissa {
 // Element i of y (contiguous) comes from counter offset + i / 4.
 MANTISSA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
                 std::uint64_t seed, std::uint64_t offset)
-// y := the permutation of randperm, at most most_shuffled numbers: one thread swaps them one after another.
+// y := the permutation of randperm
 MANTISSA_CUDA_KERNEL(shuffle, const View& y, std::uint64_t seed, std::uint64_t offset)
 
 namespace {
-
-constexpr std::int64_t most_shuffled = 4096;
 
 std::mutex default_mutex;
 RngState default_state{.seed = 0x853c49e6748fea9bull};
@@ -110,7 +108,7 @@ Tensor randperm(std::int64_t n, TensorOptions o) {
   o.dtype = o.dtype.or_else(i64);
   check(n >= 0 && n < (std::int64_t{1} << 32), "randperm: n must be in [0, 2^32), got ", n);
   const RngState at = reserve_random(static_cast<std::uint64_t>(n));
-  if (!o.device.is_cpu() && n <= most_shuffled) {  // as for mixing the samples of a batch, also while it is captured
+  if (!o.device.is_cpu()) {  // as for mixing the samples of a batch, also while it is captured
     const Tensor t = Tensor::allocate({n}, i64, o.device);
     cuda_backend::prepare(&cuda_backend::shuffle, o.device)(t.view(), at.seed, at.offset);
     return o.dtype == i64 ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
@@ -124,7 +122,7 @@ Tensor randperm(std::int64_t n, TensorOptions o) {
     std::swap(order[static_cast<std::size_t>(i)], order[bits % static_cast<std::uint64_t>(i + 1)]);
   }
   const Tensor t = from_data<std::int64_t>(order, {n});
-  return o.dtype == i64 && o.device.is_cpu() ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
+  return o.dtype == i64 ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
 }
 
 void uniform_(Tensor& t, double low, double high) {

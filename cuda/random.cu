@@ -3,12 +3,12 @@
 #include "core/distribution.h"
 #include "core/kernel.h"
 #include "core/variates.h"
+#include "cuda/random.cuh"
 #include "cuda/reduction.cuh"
 
 namespace mantissa {
 MANTISSA_CUDA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
                      std::uint64_t seed, std::uint64_t offset)
-MANTISSA_CUDA_KERNEL(shuffle, const View& y, std::uint64_t seed, std::uint64_t offset)
 MANTISSA_KERNEL(draw_variates, const View& y, const View& a, const View& b, Variate which, std::uint64_t seed,
                 std::uint64_t offset)
 MANTISSA_KERNEL(dropout, const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset)
@@ -16,14 +16,6 @@ MANTISSA_KERNEL(dropout, const View& y, const View& x, double p, std::uint64_t s
 
 namespace mantissa::cuda_backend {
 namespace {
-
-__device__ RngState start_of(const RandomPosition& at) {
-  return at.state ? RngState{at.state[0], at.state[1] + at.offset} : RngState{at.seed, at.offset};
-}
-__device__ Philox::Words words_at(const RandomPosition& at, std::int64_t group) {
-  const RngState start = start_of(at);
-  return Philox{start.seed}(start.offset + static_cast<std::uint64_t>(group));
-}
 
 // One thread per counter, which gives four elements.
 template <class T>
@@ -38,28 +30,6 @@ __global__ void random_kernel(T* y, std::int64_t n, Distribution distribution, d
   for (int i = 0; i < 4; ++i) {
     if (group * 4 + i < n) y[group * 4 + i] = static_cast<T>(v[i]);
   }
-}
-
-// One block: its threads draw each element's partner, then one of them swaps in order (Fisher-Yates), as the host does.
-__global__ void shuffle_kernel(std::int64_t* y, int n, RandomPosition at) {
-  wait_for_previous_kernel();
-  MANTISSA_SHARED(unsigned, order);
-  unsigned* const partner = order + n;
-  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
-    const Philox::Words w = words_at(at, i);
-    order[i] = static_cast<unsigned>(i);
-    partner[i] = static_cast<unsigned>(((std::uint64_t{w.v[0]} << 32) | w.v[1]) % static_cast<std::uint64_t>(i + 1));
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (int i = n - 1; i > 0; --i) {
-      const unsigned other = partner[i], mine = order[i];
-      order[i] = order[other];
-      order[other] = mine;
-    }
-  }
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) y[i] = order[i];
 }
 
 __global__ void draw_variates_kernel(double* y, const double* a, const double* b, std::int64_t n, Variate which,
@@ -141,14 +111,6 @@ void random_fill(const View& y, Distribution distribution, double low, double ra
   if (y.dtype == f64) run.template operator()<double>();
   else if (y.dtype == i64) run.template operator()<std::int64_t>();
   else run.template operator()<float>();
-}
-
-void shuffle(const View& y, std::uint64_t seed, std::uint64_t offset) {
-  const std::int64_t n = y.numel();
-  if (n == 0) return;
-  Grid grid{dim3(1), dim3(block_size)};
-  grid.shared = 2 * static_cast<std::size_t>(n) * sizeof(unsigned);
-  launch("shuffle", &shuffle_kernel, grid, y.as<std::int64_t>(), n, random_position(seed, offset));
 }
 
 void draw_variates(const View& y, const View& a, const View& b, Variate which, std::uint64_t seed,

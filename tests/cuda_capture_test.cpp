@@ -304,6 +304,21 @@ TEST_CASE("positions, times and permutations are made on the device, in a captur
   CHECK(!equal(eager[3], eager[4]));
 }
 
+TEST_CASE("samples can be shuffled in a captured step, few and many") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  for (const std::int64_t n : {20, 5000}) {
+    const auto body = [](const Tensor& x) { return x[randperm(x.size(0), {.device = x.device()})]; };
+    const Tensor x = arange(n, {.device = cuda});
+    std::vector<Tensor> eager;
+    manual_seed(9);
+    for (int i = 0; i < 5; ++i) eager.push_back(body(x).to(cpu));
+    manual_seed(9);
+    auto step = jit::capture(body);
+    for (int i = 0; i < 5; ++i) CHECK(equal(step(x).to(cpu), eager[static_cast<std::size_t>(i)]));
+    CHECK(step.replays() == 3);
+  }
+}
+
 TEST_CASE("sums of bags of embeddings can be captured: what belongs to a bag is read on the device") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   manual_seed(5);
