@@ -36,6 +36,7 @@
 #include "core/random.h"
 #include "core/special.h"
 #include "core/stream.h"
+#include "core/sync_debug.h"
 #include "core/tensor.h"
 #include "core/tf32.h"
 #include "core/unique.h"

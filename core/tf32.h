@@ -2,7 +2,7 @@
 // Tensor Cores multiply many times faster; sums stay in f32.
 //
 //   allow_tf32();                      // before training in f32, or beside autocast for what it keeps in f32
-//   Tensor y = matmul(a, b);           // on cuda: an error of about 1e-3 of its largest elements
+//   Tensor y = matmul(a, b);           // on cuda: each operand with a relative error of up to 2^-11
 //
 // A permission: the fastest kernel is chosen, which may be one that does not round. Off until given, for products and
 // convolutions alike (PyTorch: torch.backends.cuda.matmul.allow_tf32, off by default, and torch.backends.cudnn's, on).

@@ -6,6 +6,7 @@
 
 #include "core/kernel.h"
 #include "core/memory_order.h"
+#include "core/sync_debug.h"
 #include "core/visit_word.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/recorded_memory.h"
@@ -125,6 +126,7 @@ void copy_to_device(const View& y, const View& x) {
   copy_on_device(y, there.view());
 }
 void copy_to_host(const View& y, const View& x) {
+  note_host_read(x.dtype, x.sizes, x.device);
   Tensor there;
   View from = x;
   if (!is_dense(x) || x.layout() != y.layout()) {

@@ -8,13 +8,13 @@
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
 #include "core/memory_order.h"
+#include "core/module_modes.h"
 #include "core/profile.h"
 #include "core/random.h"
 #include "core/recorded_memory.h"
 #include "core/tf32.h"
 #include "jit/captured_backward.h"
 #include "jit/step_gradients.h"
-#include "nn/param.h"
 
 namespace mantissa::jit {
 namespace {
@@ -25,14 +25,14 @@ thread_local bool is_recording = false;
 // What the host code of a step may depend on besides its inputs, as far as it is known.
 struct Modes {
   Context thread = context();
-  std::uint64_t modules = nn::modes_of_modules();
+  std::uint64_t modules = modes_of_modules();
   bool tf32 = is_tf32_allowed();
 
   bool are_same_now() const {
     const Context& now = context();
     return thread.grad_enabled == now.grad_enabled && thread.inference == now.inference &&
            thread.create_graph == now.create_graph && thread.anomaly == now.anomaly &&
-           thread.autocast == now.autocast && modules == nn::modes_of_modules() && tf32 == is_tf32_allowed();
+           thread.autocast == now.autocast && modules == modes_of_modules() && tf32 == is_tf32_allowed();
   }
 };
 

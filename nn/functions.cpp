@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <iterator>
 #include <unordered_map>
@@ -15,6 +14,7 @@
 #include "autograd/hooks.h"
 #include "autograd/unlisted.h"
 #include "core/memory_order.h"
+#include "core/module_modes.h"
 #include "core/recorded_memory.h"
 #include "io/checkpoint.h"
 #include "io/torch_file.h"
@@ -259,16 +259,8 @@ void requires_grad_(ModuleRef m, bool on) {
   }
 }
 
-// Each mode that is not as it was when its module was made, or last at this address, adds a number of its own.
-static std::atomic<std::uint64_t> changed_modes{0};
-std::uint64_t modes_of_modules() { return changed_modes.load(std::memory_order_relaxed); }
-
 void Mode::set_training(bool on) {
-  if (std::exchange(training, on) == on) return;
-  std::uint64_t h = reinterpret_cast<std::uintptr_t>(this) * 0x9e3779b97f4a7c15u;  // mixed as in splitmix64
-  h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
-  h = (h ^ h >> 27) * 0x94d049bb133111ebu;
-  changed_modes.fetch_xor(h ^ h >> 31, std::memory_order_relaxed);
+  if (std::exchange(training, on) != on) note_mode_change(this);
 }
 
 void detail::set_training(ModuleRef m, bool training) {

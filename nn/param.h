@@ -39,15 +39,11 @@ class Buffer : public Tensor {
 
 // The field of layers that behave differently in training; nn::train and nn::eval set it.
 struct Mode {
-  void set_training(bool on);
+  void set_training(bool on);  // what is written to the field directly, captured steps do not notice
 
-  bool training = true;  // to be read; what is written to it directly, captured steps do not notice
+  bool training = true;
   distributed::ProcessGroup* group = nullptr;  // batch norms use the statistics of all its ranks: nn/sync_batch_norm.h
 };
-
-// Differs from before when a module has changed its mode, and is what it was when that is undone, since what a captured
-// step has recorded depends on the modes of its modules (jit/capture.h). Of the process.
-std::uint64_t modes_of_modules();
 
 // Makes `param` the same parameter as `with` (weight sharing); shapes must match. Afterwards both names refer to one
 // tensor with one gradient, which parameters() and state_dict() list once.

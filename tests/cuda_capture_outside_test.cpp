@@ -10,6 +10,7 @@
 
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+#include "tests/stderr_of.h"
 
 using namespace mantissa;
 
@@ -318,6 +319,31 @@ TEST_CASE("recordings that are outdated give their memory back") {
     else CHECK(step.bytes() <= most);
   }
   CHECK(step.replays() == 19);
+}
+
+TEST_CASE("a captured step that is hardly ever replayed says so, once") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const Tensor w = ones({4}).to(cuda);
+  const auto said = [](auto&& step, auto&& input, int calls) {
+    return test::stderr_of([&] {
+      for (int i = 0; i < calls; ++i) step(input(i));
+    });
+  };
+  const auto gradient_of_input = [&](const Tensor& x) { backward(sum(x * w)); };
+  const auto product = [&](const Tensor& x) { return x * w; };
+  const auto fresh = [](int) { return ones({4}).to(cuda).requires_grad_(); };
+  const auto longer = [](int i) { return ones({i + 1, 4}).to(cuda); };
+  const auto same = [x = ones({4}).to(cuda)](int) { return x; };
+
+  auto never_recorded = jit::capture(gradient_of_input);  // its input has got a gradient, the next one has none
+  CHECK_THAT(said(never_recorded, fresh, 45),
+             Catch::Matchers::Contains("of 20 calls of a step given to jit::capture 0 were replays (recordings: 0)"));
+  CHECK(said(never_recorded, fresh, 45) == "");
+  auto of_all_lengths = jit::capture(product);
+  CHECK_THAT(said(of_all_lengths, longer, 45), Catch::Matchers::Contains("jit/capture.h lists what is recorded"));
+  auto at_last = jit::capture(product);
+  CHECK(said(at_last, longer, 10) == "");
+  CHECK(said(at_last, same, 45) == "");
 }
 
 TEST_CASE("a loss scaler of which only a part is in the captured step says so") {

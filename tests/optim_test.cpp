@@ -1,9 +1,6 @@
 // Optimizers, schedules and clipping besides their numbers (tests/golden_optim_test.cpp): groups, dtypes, layouts,
 // state, errors.
-#include <unistd.h>
-
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <memory>
 #include <string>
@@ -21,6 +18,7 @@
 #include "optim/schedule.h"
 #include "optim/sgd.h"
 #include "tests/catch_compat.h"
+#include "tests/stderr_of.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -53,24 +51,6 @@ template <class Opt, class O> Tensor alone(const O& options) {
   Opt opt({p}, options);
   run(opt, p);
   return p.detach();
-}
-
-// Captures what `f` writes to stderr.
-template <class F> std::string stderr_of(const F& f) {
-  std::FILE* const file = std::tmpfile();
-  REQUIRE(file != nullptr);
-  std::fflush(stderr);
-  const int before = dup(2);
-  dup2(fileno(file), 2);
-  f();
-  std::fflush(stderr);
-  dup2(before, 2);
-  close(before);
-  std::rewind(file);
-  std::string text;
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
-  std::fclose(file);
-  return text;
 }
 
 // Parameters of awkward sizes, with gradients, for tests of the kernel.
