@@ -1,5 +1,5 @@
-// Whether modules are in the modes (training or evaluation) that they were in. What a captured step has recorded depends
-// on that (jit/capture.h), and it knows no modules. Of the process.
+// Whether modules are in the modes (training or evaluation) that they were in. What a captured step has recorded
+// depends on that (jit/capture.h), and it knows no modules. Of the process.
 #pragma once
 
 #include <atomic>
