@@ -137,6 +137,7 @@ OnStream::~OnStream() {
 void record_stream(const Tensor& x, const DeviceStream& stream) {
   check(x.defined(), "record_stream: the tensor is undefined");
   if (x.device().is_cpu() || stream.device().is_cpu()) return;
+  refuse_while_recording(stream.device(), "record_stream");
   backend::prepare(&backend::note_stream_use, stream.device())(x.storage()->data(), stream.native());
 }
 

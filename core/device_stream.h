@@ -19,8 +19,8 @@
 // - Memory that is freed serves the next tensors of the stream that it was allocated on at once; another stream that
 //   used it needs record_stream before.
 // - backward() runs on the caller's current stream, whatever streams the forward pass ran on.
-// - A captured step (jit/capture.h) is recorded and replayed as a whole on the caller's current stream; changing or
-//   waiting for streams within it is an error.
+// - A captured step (jit/capture.h) is replayed as a whole on the caller's current stream. Within it, choosing streams,
+//   waiting for them and record_stream are errors.
 // - What a kernel finds wrong, such as an index out of range, is thrown to the first thread that waits for the device.
 // - On the CPU work is done when a call returns: nothing ever waits, and events only take the time.
 #pragma once

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -18,11 +17,15 @@ struct Use {
   cudaStream_t stream;
   int device;  // of the stream
 };
+struct End {  // of a use
+  cudaStream_t stream;
+  std::unique_ptr<Event> event;
+};
 struct Kept {
   void* p;
   std::size_t bytes;
   void* pool;
-  std::vector<std::unique_ptr<Event>> ends;  // of its uses
+  std::vector<End> ends;
 };
 struct All {
   std::mutex mutex;
@@ -35,7 +38,7 @@ All& all() {
 }
 
 // After what the stream has been given so far.
-std::unique_ptr<Event> end_of(const Use& use) {
+End end_of(const Use& use) {
   const int before = current_device();
   activate({DeviceType::cuda, static_cast<std::int8_t>(use.device)});
   auto end = std::make_unique<Event>();
@@ -44,7 +47,7 @@ std::unique_ptr<Event> end_of(const Use& use) {
     end->record();
   }
   activate({DeviceType::cuda, static_cast<std::int8_t>(before)});
-  return end;
+  return {use.stream, std::move(end)};
 }
 
 void give_back(std::vector<Kept> blocks) noexcept {
@@ -89,12 +92,20 @@ void free_used_blocks() noexcept {
   std::vector<Kept> done;
   try {
     const std::lock_guard lock(all().mutex);
-    const auto is_used = [](const Kept& k) {
-      return std::ranges::any_of(k.ends, [](const auto& end) { return !end->reached(); });
+    std::vector<Kept>& kept = all().kept;
+    std::vector<cudaStream_t> busy;  // what a stream has to do after something unfinished is not asked for
+    const auto is_over = [&](const End& e) {
+      if (std::ranges::find(busy, e.stream) != busy.end()) return false;
+      if (e.event->reached()) return true;
+      busy.push_back(e.stream);
+      return false;
     };
-    const auto first = std::stable_partition(all().kept.begin(), all().kept.end(), is_used);
-    done.assign(std::make_move_iterator(first), std::make_move_iterator(all().kept.end()));
-    all().kept.erase(first, all().kept.end());
+    std::vector<bool> over;
+    for (const Kept& k : kept) over.push_back(std::ranges::all_of(k.ends, is_over));
+    std::vector<Kept> rest;
+    done.reserve(kept.size()), rest.reserve(kept.size());
+    for (std::size_t i = 0; i < over.size(); ++i) (over[i] ? done : rest).push_back(std::move(kept[i]));
+    kept = std::move(rest);
   } catch (...) {  // a GPU that is lost: whoever launches next says so
   }
   give_back(std::move(done));
@@ -110,9 +121,9 @@ bool wait_for_used_blocks() {
   const CaptureRelaxed relaxed(any);
   std::exception_ptr error;  // found by a kernel: it is told once, and after the memory is safe
   for (const Kept& k : blocks) {
-    for (const auto& end : k.ends) {
+    for (const End& end : k.ends) {
       try {
-        end->wait();
+        end.event->wait();
       } catch (...) {
         error = std::current_exception();
       }

@@ -295,7 +295,8 @@ TEST_CASE("a captured step runs on the caller's stream, and cannot change it") {
   event.record();
   const std::vector<std::function<void()>> refused{
       [&] { const OnStream scope(side); }, [&] { side.wait(event); }, [&] { side.wait(default_stream(cuda)); },
-      [&] { side.synchronize(); }, [&] { event.record(); }, [&] { event.synchronize(); }};
+      [&] { side.synchronize(); }, [&] { event.record(); }, [&] { event.synchronize(); },
+      [&] { record_stream(w, current_stream(cuda)); }};
   for (const auto& f : refused) {
     auto wrong = jit::capture([&](const Tensor& x) {
       f();

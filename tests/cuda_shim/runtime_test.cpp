@@ -11,6 +11,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
+#include "core/device_stream.h"
 #include "core/host_reads.h"
 #include "core/kernel.h"
 #include "cuda/elementwise.h"
@@ -115,6 +116,25 @@ TEST_CASE("a block freed on one stream does not serve another") {
     other.wait();
   }
   CHECK(on_cuda(5000).raw_data() == block);
+}
+
+TEST_CASE("of blocks that wait for a busy stream only the first is asked for") {
+  DeviceStream side(cuda);
+  cuda_shim::set_late(true, 3);
+  for (int i = 0; i < 50; ++i) {
+    const Tensor x = on_cuda(100);
+    side.wait(current_stream(cuda));
+    {
+      const OnStream scope(side);
+      (void)(x + 1.0);
+    }
+    record_stream(x, side);
+  }
+  const cuda_shim::CallCounter counter;
+  const Tensor y = on_cuda(100);
+  CHECK(counter.calls.at("cudaEventQuery") < 10);
+  cuda_shim::set_late(false);
+  const Tensor frees_the_blocks = on_cuda(1);
 }
 
 TEST_CASE("an arena keeps its blocks to itself, and tensors may outlive it") {
