@@ -24,11 +24,12 @@ void refuse_while_recording(Device device, const char* what) {
 
 struct DeviceStream::State {
   void* stream = nullptr;
-  bool is_own = false, is_side = false;
+  backend::Stream* own = nullptr;
+  bool is_side = false;
   State() = default;
   State(const State&) = delete;
   ~State() {
-    if (is_own) backend::destroy_side_stream(stream);
+    if (own) backend::destroy_stream(own);
     if (is_side) --side_streams;
   }
 };
@@ -45,8 +46,9 @@ struct DeviceEvent::State {
 
 DeviceStream::DeviceStream(Device device) : device_(device), state_(std::make_shared<State>()) {
   if (device.is_cpu()) return;
-  state_->stream = backend::prepare(&backend::make_side_stream, device)();
-  state_->is_own = state_->is_side = true;
+  state_->own = backend::prepare(&backend::make_stream, device)();
+  state_->stream = backend::native_of(state_->own);
+  state_->is_side = true;
   ++side_streams;
 }
 DeviceStream current_stream(Device device) {

@@ -13,9 +13,11 @@ inline constinit std::atomic<int> side_streams{0};
 
 namespace cuda_backend {
 
-MANTISSA_ACCELERATOR void* make_side_stream();
-MANTISSA_ACCELERATOR void destroy_side_stream(void* stream) noexcept;  // after its work
-MANTISSA_ACCELERATOR void* this_stream();                              // the current one
+class Stream;
+MANTISSA_ACCELERATOR Stream* make_stream();
+MANTISSA_ACCELERATOR void destroy_stream(Stream* stream) noexcept;  // after its work
+MANTISSA_ACCELERATOR void* native_of(Stream* stream);
+MANTISSA_ACCELERATOR void* this_stream();                           // the current one
 MANTISSA_ACCELERATOR void* default_stream();
 MANTISSA_ACCELERATOR bool is_idle(void* stream);
 MANTISSA_ACCELERATOR void wait_for(void* stream);  // throws errors that kernels reported

@@ -1,5 +1,5 @@
-// TF32: a GPU may round the operands of f32 products and convolutions to 10 bits of mantissa (f32 has 23), which its
-// Tensor Cores multiply many times faster; sums stay in f32.
+// TF32: a GPU may round the operands of f32 products and convolutions to 10 bits of mantissa (f32 has 23), so that its
+// Tensor Cores can multiply them; sums stay in f32.
 //
 //   allow_tf32();                      // before training in f32, or beside autocast for what it keeps in f32
 //   Tensor y = matmul(a, b);           // on cuda: each operand with a relative error of up to 2^-11

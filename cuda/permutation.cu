@@ -1,7 +1,7 @@
 // Random permutations, the same as the host's Fisher-Yates shuffle (core/random.cpp): swaps of the places i and
 // partner(i) <= i, for i = n - 1, ..., 1. Two swaps may change their order unless they share a place. So all that are
 // left claim their places at once, the largest i wins a place, and a swap that has won both is made; the others try
-// again. Of a million swaps a quarter is left after five rounds, and none after 50 (deterministic reservations: Shun,
+// again. Of a million swaps a quarter is left after four rounds, and none after 50 (deterministic reservations: Shun,
 // Gu, Blelloch, Fineman, Gibbons, "Sequential random permutation, list contraction and tree contraction are highly
 // parallel", 2015).
 #include "core/kernel.h"
@@ -16,7 +16,7 @@ namespace mantissa::cuda_backend {
 namespace {
 
 constexpr std::int64_t most_in_block = 4096;  // whose swaps fit into 64 KiB of shared memory
-constexpr std::int64_t few = 16384;           // swaps that one block does in less time than launches take
+constexpr std::int64_t few = 16384;           // swaps left to one block; not tuned, since no GPU has timed it
 constexpr unsigned made = 0xffffffffu;        // partner of a swap that has been made
 
 using Claim = unsigned long long;  // as atomicMax wants it

@@ -403,6 +403,7 @@ Stream::Stream() {
 }
 Stream::~Stream() {  // the next stream may get its address, and with it cached blocks still in use
   (void)cudaStreamSynchronize(stream_);
+  forget_stream(stream_);
   (void)cudaStreamDestroy(stream_);
 }
 void Stream::wait() { check_status(cudaStreamSynchronize(stream_), "waiting for a stream"); }

@@ -2,7 +2,6 @@
 #include "core/stream_link.h"
 #include "cuda/check.h"
 #include "cuda/runtime.h"
-#include "cuda/stream_uses.h"
 
 namespace mantissa::cuda_backend {
 
@@ -12,17 +11,9 @@ struct ChosenStream {
 ChosenStream* choose_stream(void* stream) { return new ChosenStream{StreamScope(static_cast<cudaStream_t>(stream))}; }
 void leave_stream(ChosenStream* chosen) noexcept { delete chosen; }
 
-void* make_side_stream() {
-  cudaStream_t s = nullptr;
-  check_status(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "creating a stream");
-  return s;
-}
-void destroy_side_stream(void* stream) noexcept {
-  const auto s = static_cast<cudaStream_t>(stream);
-  (void)cudaStreamSynchronize(s);  // as ~Stream
-  forget_stream(s);
-  (void)cudaStreamDestroy(s);
-}
+Stream* make_stream() { return new Stream; }
+void destroy_stream(Stream* stream) noexcept { delete stream; }
+void* native_of(Stream* stream) { return stream->get(); }
 void* this_stream() { return stream(); }
 void* default_stream() { return usual_stream(); }
 bool is_idle(void* stream) {

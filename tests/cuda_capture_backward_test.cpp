@@ -1,6 +1,5 @@
 // Captured steps that leave the backward pass to the caller, bitwise against the steps as they are.
 #include <cstring>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include "tests/catch_compat.h"
 
 using namespace mantissa;
+using mantissa::test::message_of;
 
 namespace {
 
@@ -44,14 +44,6 @@ template <class F> void check_same(F&& body) {
   manual_seed(31);
   body(true, found);
   CHECK(same_bits(found, expected));
-}
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
 }
 using Catch::Matchers::Contains;
 

@@ -13,20 +13,13 @@
 #endif
 
 using namespace mantissa;
+using mantissa::test::message_of;
 using Catch::Matchers::Contains;
 
 namespace {
 
 constexpr std::int64_t n = 40'000;  // elements of 160 kB: cut from segments; 100: of a size class
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 // Work that takes a while on a GPU, with ones as its result.
 Tensor slowly_ones(std::int64_t size) {
   Tensor x = zeros({size}, {.device = cuda});
