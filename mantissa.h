@@ -21,6 +21,7 @@
 #include "core/dlpack.h"
 #include "core/einops.h"
 #include "core/finfo.h"
+#include "core/flops.h"
 #include "core/from_blob.h"
 #include "core/indexing.h"
 #include "core/operators.h"

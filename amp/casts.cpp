@@ -51,7 +51,6 @@ bool make_shadow(LeafNode& leaf, const Tensor& parameter, Dtype dtype, std::uint
     const OutsideAutocast off;
     leaf.shadow.copy_(parameter.detach());
     leaf.shadow_version = version;
-    leaf.shadow_replays = replay_count();
     statistics.bytes += leaf.shadow.nbytes();
     ++statistics.misses;
     return true;
@@ -72,15 +71,13 @@ bool make_shadow(LeafNode& leaf, const Tensor& parameter, Dtype dtype, std::uint
   ++statistics.misses;
   make_ready_for_all_streams(parameter.device());
   leaf.set_shadow(std::move(fresh), version);
-  leaf.shadow_replays = replay_count();
   return true;
 }
 // Undefined if the budget does not allow one.
 Tensor find_shadow(const Tensor& parameter, LeafNode& leaf, Dtype dtype) {
   const std::lock_guard lock(leaf.mutex);
   const std::uint32_t version = parameter.storage()->version();
-  const bool current = leaf.shadow.defined() && leaf.shadow.dtype() == dtype && leaf.shadow_version == version &&
-                       (leaf.shadow_replays == replay_count() || parameter.device().is_cpu());
+  const bool current = leaf.shadow.defined() && leaf.shadow.dtype() == dtype && leaf.shadow_version == version;
   if (current) ++statistics.hits;
   else if (!make_shadow(leaf, parameter, dtype, version)) return {};
   pin_shadow(parameter);
@@ -104,6 +101,14 @@ Tensor cast_in_layout(const Tensor& x, Dtype to) {
   return permute(cast(dense, to), back);
 }
 
+Tensor cast_uncached(const Tensor& x, Dtype to) {
+  const OutsideAutocast off;  // the cast must not count as an operator of the region
+  Tensor y = cast_in_layout(x, to);
+  ++statistics.casts;
+  statistics.bytes += y.nbytes();
+  return y;
+}
+
 }  // namespace
 
 Tensor cast_in_region(const Tensor& x, Dtype to) {
@@ -111,7 +116,12 @@ Tensor cast_in_region(const Tensor& x, Dtype to) {
   LeafNode* leaf = leaf_of(x);
   if (leaf && keep && x.dtype() == f32 && is_half(to)) {
     Tensor use = find_shadow(x, *leaf, to);
-    if (use.defined()) return use;
+    if (!use.defined()) {  // no memory may be spent on one, or a captured step has it in another dtype
+      const NoGrad no_grad;
+      use = cast_uncached(x.detach(), to);
+      use.impl()->node = x.impl()->node;  // its gradient is as wide as a shadow's
+    }
+    return use;
   }
   if (keep && !x.requires_grad()) {
     bool made = false;
@@ -122,11 +132,7 @@ Tensor cast_in_region(const Tensor& x, Dtype to) {
       return y;
     }
   }
-  const OutsideAutocast off;  // the cast must not count as an operator of the region
-  Tensor y = cast_in_layout(x, to);
-  ++statistics.casts;
-  statistics.bytes += y.nbytes();
-  return y;
+  return cast_uncached(x, to);
 }
 
 Tensor shadow(const Tensor& parameter, Dtype dtype) {

@@ -56,15 +56,15 @@ Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made) {
                                              [](const FrozenCasts::Entry& e) { return e.weight.impl(); });
     if (at == f->entries_.end() || at->weight.impl() != x.impl()) continue;
     const std::uint32_t version = x.storage()->version();
-    if (!at->cast.defined() || at->cast.dtype() != dtype || at->version != version) {
+    if (!at->cast.defined() || at->cast.dtype() != dtype || *at->version != version) {
       const NoGrad no_grad;
       const OutsideAutocast off;
       at->cast = cast(x, dtype);
       make_ready_for_all_streams(x.device());
-      at->version = version;
+      at->version = std::make_shared<std::uint32_t>(version);
       made = true;
     }
-    pin_frozen(x, at->cast, at->version);
+    pin_copy(x, at->cast, at->version, write_cast);
     return at->cast;
   }
   return {};

@@ -7,6 +7,8 @@
 // A weight is cast at its first use in a region and again only after it has changed.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,7 +30,7 @@ class FrozenCasts {
   friend Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made);
   struct Entry {
     Tensor weight, cast;
-    std::uint32_t version = 0;  // of the weight when `cast` was made
+    std::shared_ptr<std::uint32_t> version = {};  // of the weight when `cast` was made
   };
   std::vector<Entry> entries_;  // sorted by the weight's address
   FrozenCasts* next_;           // linked list of live objects

@@ -1,33 +1,36 @@
 #include "amp/shadow_pins.h"
 
-#include <atomic>
 #include <mutex>
 
 #include "amp/autocast.h"
 #include "autograd/grad_mode.h"
+#include "core/recorded_memory.h"
 
 namespace mantissa::amp {
 namespace {
 
 using autograd::LeafNode;
 
-constinit std::atomic<std::uint64_t> replays{0};
 thread_local ShadowPins* recording = nullptr;
 
 LeafNode& leaf_in(const autograd::NodeRef& node) { return static_cast<LeafNode&>(*node.get()); }
 // The leaf's shadow is still the one that the graph knows.
-bool holds(const LeafNode& leaf, const Tensor& cast) {
-  return leaf.shadow.defined() && leaf.shadow.storage() == cast.storage();
+bool holds(const LeafNode& leaf, const Tensor& copy) {
+  return leaf.shadow.defined() && leaf.shadow.storage() == copy.storage();
 }
-void write(Tensor cast, const Tensor& weight) {
-  const NoGrad no_grad;
-  const OutsideAutocast off;
-  cast.copy_(weight);
+// A step is recorded anew if the weight is frozen or moved, though its kernels may know only the copy.
+void note_use(const Tensor& weight) {
+  if (weight.device().is_cuda()) cuda_backend::note_use(weight.raw_data());
 }
+std::uint32_t version_of(const Tensor& weight) { return weight.storage()->version(); }
 
 }  // namespace
 
-std::uint64_t replay_count() { return replays.load(std::memory_order_relaxed); }
+void ShadowPins::Pin::make_current() const {
+  const NoGrad no_grad;
+  const OutsideAutocast off;
+  renew(copy, weight);
+}
 
 ShadowPins::Recording::Recording(ShadowPins& pins) : before_(std::exchange(recording, &pins)) {}
 ShadowPins::Recording::~Recording() { recording = before_; }
@@ -35,40 +38,41 @@ ShadowPins::Recording::~Recording() { recording = before_; }
 void ShadowPins::note_recorded() {
   for (Pin& pin : pins_) {
     if (!pin.leaf) {
-      pin.written = pin.weight.storage()->version() != pin.version;
+      pin.ends_current = *pin.version == version_of(pin.weight);
       continue;
     }
     LeafNode& leaf = leaf_in(pin.leaf);
     const std::lock_guard lock(leaf.mutex);
-    pin.ends_current = holds(leaf, pin.cast) && leaf.shadow_version == pin.weight.storage()->version();
+    pin.ends_current = holds(leaf, pin.copy) && leaf.shadow_version == version_of(pin.weight);
   }
 }
 
 void ShadowPins::refresh() {
-  for (Pin& pin : pins_) {
-    const std::uint32_t version = pin.weight.storage()->version();
+  for (const Pin& pin : pins_) {
+    const std::uint32_t version = version_of(pin.weight);
     if (!pin.leaf) {
-      if (pin.version != version) write(pin.cast, pin.weight);
-      pin.version = version;
+      if (*pin.version != version) pin.make_current();
+      *pin.version = version;
       continue;
     }
     LeafNode& leaf = leaf_in(pin.leaf);
     const std::lock_guard lock(leaf.mutex);
-    if (!holds(leaf, pin.cast) || (leaf.shadow_version == version && leaf.shadow_replays == replay_count())) continue;
-    write(pin.cast, pin.weight);
+    if (!holds(leaf, pin.copy) || leaf.shadow_version == version) continue;
+    pin.make_current();
     leaf.shadow_version = version;
-    leaf.shadow_replays = replay_count();
   }
 }
 
 void ShadowPins::note_replay() {
-  const std::uint64_t now = replays.fetch_add(1, std::memory_order_relaxed) + 1;
   for (const Pin& pin : pins_) {
-    if (pin.written) pin.weight.storage()->written_by("a captured step");
-    if (!pin.ends_current) continue;
+    const std::uint32_t version = version_of(pin.weight) - (pin.ends_current ? 0 : 1);
+    if (!pin.leaf) {
+      *pin.version = version;
+      continue;
+    }
     LeafNode& leaf = leaf_in(pin.leaf);
     const std::lock_guard lock(leaf.mutex);
-    if (holds(leaf, pin.cast)) leaf.shadow_replays = now;
+    if (holds(leaf, pin.copy)) leaf.shadow_version = version;
   }
 }
 
@@ -85,13 +89,14 @@ void ShadowPins::release() {
 void ShadowPins::give_up() {
   for (const Pin& pin : pins_) {
     if (!pin.leaf) {
-      write(pin.cast, pin.weight);
+      pin.make_current();
+      *pin.version = version_of(pin.weight);
       continue;
     }
     LeafNode& leaf = leaf_in(pin.leaf);
     const std::lock_guard lock(leaf.mutex);
     if (leaf.shadow_pins == 1) leaf.set_shadow({}, 0);
-    else leaf.shadow_version = pin.weight.storage()->version() - 1;  // another captured step uses it, too
+    else leaf.shadow_version = version_of(pin.weight) - 1;  // another captured step uses it, too
   }
   release();
 }
@@ -102,16 +107,20 @@ void pin_shadow(const Tensor& parameter) {
   for (const ShadowPins::Pin& pin : recording->pins_) {
     if (pin.leaf.get() == &leaf) return;
   }
-  recording->pins_.push_back({autograd::NodeRef(&leaf), parameter.detach(), leaf.shadow, 0});
+  recording->pins_.push_back({autograd::NodeRef(&leaf), parameter.detach(), leaf.shadow, {}, write_cast});
+  note_use(parameter);
   ++leaf.shadow_pins;
 }
 
-void pin_frozen(const Tensor& weight, const Tensor& cast, std::uint32_t version) {
+void pin_copy(const Tensor& weight, const Tensor& copy, const ShadowPins::Version& version, ShadowPins::Renew renew) {
   if (!recording) [[likely]] return;
   for (const ShadowPins::Pin& pin : recording->pins_) {
-    if (pin.cast.storage() == cast.storage()) return;
+    if (pin.copy.storage() == copy.storage()) return;
   }
-  recording->pins_.push_back({{}, weight.detach(), cast, version});
+  recording->pins_.push_back({{}, weight.detach(), copy, version, renew});
+  note_use(weight);
 }
+
+void write_cast(const Tensor& copy, const Tensor& weight) { Tensor(copy).copy_(weight); }
 
 }  // namespace mantissa::amp

@@ -1,4 +1,4 @@
-// The boundary of a piece of the graph: the nodes outside of it to which its gradients go, such as weights.
+// A piece of the graph: its nodes, and its boundary, the nodes outside of it to which gradients go, such as weights.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,9 @@
 
 namespace mantissa::autograd {
 
-// The nodes with ids below `first` that the results were computed from, each once.
-std::vector<NodeRef> boundary_of(std::span<const Tensor> results, std::uint64_t first);
+// The nodes with ids below `first` that the results were computed from, each once. `inside`, if given, receives those
+// in between.
+std::vector<NodeRef> boundary_of(std::span<const Tensor> results, std::uint64_t first,
+                                 std::vector<Node*>* inside = nullptr);
 
 }  // namespace mantissa::autograd

@@ -64,6 +64,9 @@ class CheckpointNode final : public Node {
     for (std::size_t i = 0; i < found.size(); ++i) gradients[i] = std::move(found[i]);
   }
 
+  void list_saved(std::vector<autograd::SavedTensor*>& all) override {
+    for (autograd::SavedTensor& s : saved_) all.push_back(&s);
+  }
   void release_saved() override {
     released_ = true;
     saved_.clear();

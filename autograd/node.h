@@ -10,6 +10,7 @@
 #include <atomic>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "autograd/input_meta.h"
 #include "core/ref.h"
@@ -20,6 +21,7 @@ namespace mantissa::autograd {
 struct Hooks;            // autograd/hooks.h
 struct Part;             // autograd/part.h
 struct SavedActivation;  // autograd/rule.h
+struct SavedTensor;      // below
 
 class Node : public RefCounted {
  public:
@@ -51,6 +53,8 @@ class Node : public RefCounted {
   // or has already been added to its leaf (Pass::to_leaves).
   virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, Pass pass) = 0;
   virtual void release_saved() {}
+  // Appends what it has saved, for replays of its forward pass, after which it saves the same memory anew.
+  virtual void list_saved([[maybe_unused]] std::vector<SavedTensor*>& all) {}
   // Whether the gradient of the only input is that of result 0 in one part and zero elsewhere; sets the part.
   virtual bool is_part(Part&) const { return false; }
   // Whether this is an activation whose derivative a consumer can apply to the gradient that it computes. Sets which
@@ -102,8 +106,7 @@ class LeafNode final : public Node {
 
   Tensor grad;
   Tensor shadow;                     // the leaf's value in a lower precision (set_shadow) ...
-  std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version ...
-  std::uint64_t shadow_replays = 0;  // ... and until a captured step is replayed (amp/shadow_pins.h)
+  std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version
   int shadow_holders = 0;            // autocast regions still using the shadow; the last to end drops it
   int shadow_pins = 0;               // captured steps that use the shadow's memory: it must stay where it is
   std::atomic<bool> unlisted = false;  // autograd/unlisted.h
@@ -151,9 +154,11 @@ struct SavedTensor {
     tensor = t;
     version = t.defined() ? t.storage()->version() : 0;
   }
+  void save_again() { version = tensor.defined() ? tensor.storage()->version() : 0; }
+  bool is_changed() const { return tensor.defined() && tensor.storage()->version() != version; }
   // Throws `"mul" saved its input b (version 3), since changed by add_ (version 4)`.
   const Tensor& unpack(const char* op, const char* what) const {
-    if (tensor.defined() && tensor.storage()->version() != version) changed(op, what);
+    if (is_changed()) changed(op, what);
     return tensor;
   }
 

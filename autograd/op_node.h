@@ -74,6 +74,10 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
   }
   int differentiates_activation_of() const override { return activation_of_rules(Op::vjp()); }
 
+  void list_saved(std::vector<SavedTensor*>& all) override {
+    for (auto& s : saved_inputs_) if (s.tensor.defined()) all.push_back(&s);
+    for (auto& s : saved_outputs_) if (s.tensor.defined()) all.push_back(&s);
+  }
   void release_saved() override {
     released_ = true;
     for (auto& s : saved_inputs_) s.tensor = {};

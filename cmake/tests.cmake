@@ -120,7 +120,8 @@ if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # it has kernels of its own that a
   target_compile_options(machine_test PRIVATE -fsanitize=alignment)
 endif()
 # The same tests when launches and copies happen as late as streams and events allow.
-foreach(name IN ITEMS cuda_capture cuda_capture_backward cuda_capture_outside cuda_data cuda_optim cuda_streams cuda_training)
+foreach(name IN ITEMS cuda_capture cuda_capture_backward cuda_capture_outside cuda_capture_random cuda_capture_versions cuda_data cuda_optim
+                      cuda_streams cuda_training)
   add_test(NAME late_${name}_test COMMAND ${name}_test)
   set_tests_properties(late_${name}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_LATE=1")
 endforeach()

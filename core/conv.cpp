@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/conv_algorithms.h"
+#include "core/flops.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 #include "core/pointwise.h"
@@ -112,6 +113,7 @@ void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const Vie
   }
   if (y.numel() == 0 || (s.batch == 0 && add)) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // weight gradient of an empty batch
+  const CountedFlops counted(s.flops());
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias, add, relu);
   if (add || (pass == ConvPass::weight_gradient && !y.is_contiguous())) {  // the algorithms write contiguous weights
     const Tensor apart = Tensor::allocate(y.sizes, y.dtype);

@@ -50,6 +50,7 @@ struct Turned {  // y^T = b^T @ a^T, for a product without a bias
 void kernels::gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept,
                    bool add) {
   if (y.numel() == 0) return;
+  const CountedFlops counted(product_flops(y, a));
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::gemm, device)(y, a, b, bias, add);
   const Product product{y, a, b, bias, add, kept};
   std::optional<Turned> turned;

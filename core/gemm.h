@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/flops.h"
 #include "core/packed_weights.h"
 #include "core/tensor.h"
 
@@ -11,6 +12,11 @@ namespace mantissa {
 
 // Number of pieces (a power of two) to cut work of this many floating-point operations into.
 std::int64_t pieces_for(double flops);
+
+// Of y = a @ b.
+inline double product_flops(const View& y, const View& a) {
+  return 2.0 * static_cast<double>(y.numel()) * static_cast<double>(a.size(a.dim() - 1));
+}
 
 // Offset of matrix `item` of v [batch..., rows, columns], in elements.
 inline std::int64_t item_offset(const View& v, std::int64_t item) {

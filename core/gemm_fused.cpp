@@ -16,6 +16,7 @@ MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_CUDA_KERNEL(gemm_and_sums, const View& y, const View& sums, const View& a, const View& b, bool add)
 
 void kernels::gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b, bool add) {
+  const CountedFlops counted(product_flops(y, a));
   if (!device.is_cpu() && y.dtype != f64 && y.numel() > 0 && a.size(1) > 0)
     return cuda_backend::prepare(&cuda_backend::gemm_and_sums, device)(y, sums, a, b, add);
   gemm(device, y, a, b, {}, {}, add);
@@ -63,6 +64,7 @@ void kernels::activate_backward(Device device, const View& y, const View& g, con
 void kernels::gemm_act(Device device, const View& y, const View& before, const View& a, const View& b, const View& bias,
                        Activation activation, const KeptWeight& kept) {
   if (y.numel() == 0) return;
+  const CountedFlops counted(product_flops(y, a));
   if (!device.is_cpu() && is_half(y.dtype) && a.size(1) > 0)
     return cuda_backend::prepare(&cuda_backend::gemm_act, device)(y, before, a, b, bias, activation);
   const View& product = before ? before : y;
@@ -73,6 +75,7 @@ void kernels::gemm_act(Device device, const View& y, const View& before, const V
 void kernels::gemm_act_backward(Device device, const View& y, const View& saved, const View& a, const View& b,
                                 Activation activation) {
   if (y.numel() == 0) return;
+  const CountedFlops counted(product_flops(y, a));
   if (!device.is_cpu() && is_half(y.dtype) && a.size(1) > 0)
     return cuda_backend::prepare(&cuda_backend::gemm_act_backward, device)(y, saved, a, b, activation);
   gemm(device, y, a, b, {});

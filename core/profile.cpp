@@ -7,11 +7,13 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "core/accelerator.h"
 #include "core/allocator.h"
+#include "core/flops.h"
 #include "core/recording.h"
 #include "core/tensor.h"
 
@@ -111,10 +113,12 @@ std::string describe_all(std::span<const Tensor* const> inputs) {
   return text;
 }
 
-void close(ThreadLog& log, const Session& s) noexcept {
+// flops: those of the log's thread so far, as far as known.
+void close(ThreadLog& log, const Session& s, std::optional<double> flops) noexcept {
   Recorded& r = log.open.back();
   ProfileEvent& e = r.event;
   e.duration = now(s) - e.start;
+  e.flops = flops ? *flops - e.flops : 0;
   if (s.options.memory) e.bytes = memory_stats(e.device).allocated - e.bytes;
   try {
     if (r.begin) r.end = mark(e.device);
@@ -129,6 +133,7 @@ void close(ThreadLog& log, const Session& s) noexcept {
 void find_own_parts(std::span<ProfileEvent> events) {
   struct Inside {
     std::int64_t host = 0, device = -1;
+    double flops = 0;
   };
   std::vector<Inside> inside;
   for (ProfileEvent& e : events) {
@@ -143,6 +148,8 @@ void find_own_parts(std::span<ProfileEvent> events) {
       e.device_self = e.device_duration - std::clamp<std::int64_t>(within.device, 0, e.device_duration);
     }
     inside[level].host += e.duration;
+    inside[level].flops += e.flops;
+    e.flops = std::max(0.0, e.flops - within.flops);
     if (e.device_duration >= 0)
       inside[level].device = std::max<std::int64_t>(0, inside[level].device) + e.device_duration;
   }
@@ -199,6 +206,7 @@ void ProfileRange::begin(ProfileKind kind, const char* name, std::span<const Ten
   }
   if (s.options.shapes) e.shapes = describe_all(inputs);
   if (s.options.memory) e.bytes = memory_stats(e.device).allocated;
+  e.flops = detail::flops;
   if (log.finished.capacity() < log.finished.size() + log.open.size() + 1)
     log.finished.reserve(2 * (log.finished.size() + log.open.size()) + 1024);
   if (!e.device.is_cpu()) {
@@ -218,7 +226,7 @@ void ProfileRange::end() noexcept {
   const Session& s = recorder().session;
   ThreadLog& log = *this_thread_log();
   const std::lock_guard lock(log.mutex);
-  if (log.session == session_ && !log.open.empty()) close(log, s);
+  if (log.session == session_ && !log.open.empty()) close(log, s, detail::flops);
 }
 
 Profile::Profile(const ProfileOptions& options) : options_(options) {
@@ -258,7 +266,8 @@ void Profile::stop() {
     std::vector<Recorded> finished;
     {  // a thread that has seen `profiling` set may still come and find that it has not joined
       const std::lock_guard lock(log->mutex);
-      while (!log->open.empty()) close(*log, s);
+      const bool own = log == this_thread_log();
+      while (!log->open.empty()) close(*log, s, own ? std::optional(detail::flops) : std::nullopt);
       finished = std::exchange(log->finished, {});
       log->session = 0;
     }

@@ -44,6 +44,7 @@ enum class ProfileKind : std::uint8_t {
 struct ProfileOptions {
   bool shapes = false;  // record operand shapes; the table then has one row per operator and shapes
   bool memory = false;  // count the bytes that a range allocates, minus those it frees
+  bool flops = false;   // the table also has floating-point operations (core/flops.h), and their rate in self time
   // Ranges beyond this number are counted (dropped()) but not recorded; each takes 100 to 200 bytes.
   std::size_t most_events = 1'000'000;
 };
@@ -59,6 +60,7 @@ struct ProfileEvent {
   // On the device, whose clock starts with its first range; -1 if it did no work for this range. A range without work
   // of its own has the sum of its nested ranges.
   std::int64_t device_start = -1, device_duration = -1, device_self = -1;
+  double flops = 0;        // of this range itself, as counted by core/flops.h
   std::int64_t bytes = 0;  // on `device`, with ProfileOptions::memory; negative if more was freed
   std::string shapes;      // "f32[64, 10], f32[10]", with ProfileOptions::shapes
 };

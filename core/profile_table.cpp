@@ -13,6 +13,7 @@ namespace {
 struct Row {
   std::string name;
   std::int64_t calls = 0, self = 0, total = 0, device_self = 0, device_total = 0, bytes = 0;
+  double flops = 0;
 
   void add(const ProfileEvent& e) {
     ++calls;
@@ -21,6 +22,7 @@ struct Row {
     device_self += std::max<std::int64_t>(0, e.device_self);
     device_total += std::max<std::int64_t>(0, e.device_duration);
     bytes += e.bytes;
+    flops += e.flops;
   }
   std::int64_t by(ProfileOrder order) const {
     switch (order) {
@@ -60,7 +62,7 @@ std::string percent(std::int64_t part, std::int64_t whole) {
 
 // The table's columns.
 struct Columns {
-  bool device, memory;
+  bool device, memory, flops;
   int width;  // of the names
 
   std::string head() const {
@@ -68,6 +70,7 @@ struct Columns {
                                    "share", "total, ms", "mean, us");
     if (device) text += fmt::format(" {:>14} {:>8} {:>14}", "GPU self, ms", "share", "GPU total, ms");
     if (memory) text += fmt::format(" {:>12}", "memory, MiB");
+    if (flops) text += fmt::format(" {:>12} {:>10}", "GFLOP", "GFLOP/s");
     return text + "\n";
   }
   // Totals of nested rows must not be added up, so the last line leaves them out.
@@ -83,6 +86,9 @@ struct Columns {
     if (memory)
       text +=
           fmt::format(" {:>12}", with_totals ? fmt::format("{:.2f}", static_cast<double>(r.bytes) / (1 << 20)) : "");
+    const std::int64_t time = device ? r.device_self : r.self;  // FLOP in ns are GFLOP in s
+    if (flops && (r.flops == 0 || time == 0)) text += fmt::format(" {:>12} {:>10}", "-", "-");
+    else if (flops) text += fmt::format(" {:>12.3f} {:>10.1f}", r.flops / 1e9, r.flops / static_cast<double>(time));
     return text + "\n";
   }
 };
@@ -106,7 +112,7 @@ std::string Profile::table(int rows, ProfileOrder order) {
     sum.add(e);
     device = device || e.device_duration >= 0;
   }
-  Columns columns{device, options_.memory, 24};
+  Columns columns{device, options_.memory, options_.flops, 24};
   for (std::size_t i = 0; i < shown; ++i) columns.width = std::max(columns.width, static_cast<int>(all[i].name.size()));
   std::string text = columns.head();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -116,6 +122,7 @@ std::string Profile::table(int rows, ProfileOrder order) {
       rest.calls += all[i].calls;
       rest.self += all[i].self;
       rest.device_self += all[i].device_self;
+      rest.flops += all[i].flops;
     }
   }
   rest.name = concat(static_cast<int>(all.size() - shown), " more");

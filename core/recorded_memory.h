@@ -11,6 +11,9 @@
 namespace mantissa::cuda_backend {
 
 MANTISSA_ACCELERATOR bool is_outdated(const Graph* graph);
+// The step that this thread records, if any, uses the memory at p. What kernels are given is noted by itself; this is
+// for memory in whose place they are given another's, such as a cast.
+MANTISSA_ACCELERATOR void note_use(const void* p);
 // From now on, the recordings that use any of these bytes of device memory are outdated.
 MANTISSA_ACCELERATOR void outdate_recordings(const void* p, std::size_t bytes) noexcept;
 inline void outdate_recordings(const Tensor& t) {

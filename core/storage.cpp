@@ -14,6 +14,7 @@ Ref<Storage> Storage::allocate(std::int64_t nbytes, Device device) {
   } else {
     s->data_ =
         cuda_backend::prepare(&cuda_backend::allocate, device)(static_cast<std::size_t>(nbytes), device, &s->owner_);
+    if (recordings_of_writes.load(std::memory_order_relaxed) != 0) note_recorded_write(s.get());
   }
   return s;
 }
@@ -30,6 +31,7 @@ Ref<Storage> Storage::borrow(void* data, std::int64_t nbytes, Device device, voi
 }
 
 Storage::~Storage() {
+  if (is_noted_) forget_recorded_writes(this);
   packed_weights::forget(this);
   if (release_) {
     release_(owner_);

@@ -10,6 +10,12 @@
 
 namespace mantissa {
 
+class Storage;
+// For steps that are recorded to be replayed (core/recorded_writes.h).
+inline constinit std::atomic<int> recordings_of_writes{0};  // threads that record one
+void note_recorded_write(Storage* s);
+void forget_recorded_writes(Storage* s) noexcept;
+
 class Storage final : public RefCounted, public Pooled<Storage> {
  public:
   static Ref<Storage> allocate(std::int64_t nbytes, Device device);  // uninitialised
@@ -26,6 +32,7 @@ class Storage final : public RefCounted, public Pooled<Storage> {
   void written_by(const char* op) {  // `op` must be a string literal
     version_.fetch_add(1, std::memory_order_relaxed);
     last_writer_ = op;
+    if (recordings_of_writes.load(std::memory_order_relaxed) != 0) [[unlikely]] note_recorded_write(this);
   }
   const char* last_writer() const { return last_writer_; }
   // For memory that takes the place of another's: what was noted about that one's contents must not hold for this one.
@@ -34,6 +41,7 @@ class Storage final : public RefCounted, public Pooled<Storage> {
   }
 
  private:
+  friend void note_recorded_write(Storage* s);
   Storage() = default;
   static constexpr std::int64_t inline_capacity = 16;  // bytes; a scalar needs no second allocation
 
@@ -44,6 +52,7 @@ class Storage final : public RefCounted, public Pooled<Storage> {
   const char* last_writer_ = "";
   std::atomic<std::uint32_t> version_{0};
   Device device_;
+  bool is_noted_ = false;  // by a recording, which must learn of its end
   alignas(16) unsigned char inline_[inline_capacity];
 };
 

@@ -34,8 +34,7 @@ class RecordedMemory {
 // Recordings of this process: read by whatever frees memory.
 inline constinit std::atomic<std::size_t> recordings{0};
 
-// The step that this thread records, if any, uses the memory at p.
-void note_use(const void* p);
+void note_use(const void* p);  // core/recorded_memory.h
 // The same for whatever may be an address among these bytes.
 void note_addresses(const void* bytes, std::size_t count);
 // The same for a launch's parameter of type P. What lies between a struct's members is set to zero, since it may hold

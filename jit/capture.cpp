@@ -7,11 +7,13 @@
 #include "amp/shadow_pins.h"
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
+#include "core/flops.h"
 #include "core/memory_order.h"
 #include "core/module_modes.h"
 #include "core/profile.h"
 #include "core/random.h"
 #include "core/recorded_memory.h"
+#include "core/recorded_writes.h"
 #include "core/tf32.h"
 #include "jit/captured_backward.h"
 #include "jit/step_gradients.h"
@@ -45,7 +47,9 @@ struct Recording {
   GraphHandle graph;
   std::shared_ptr<CapturedBackward> backward;  // if results require a gradient
   std::uint64_t random_numbers = 0;  // random counters that one run of the step reserves
-  amp::ShadowPins pins;              // casts of weights that the graph reads or updates
+  double flops = 0;
+  amp::ShadowPins pins;  // copies of weights in other dtypes that the graph reads or updates
+  std::unique_ptr<RecordedWrites> writes;
 };
 
 bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
@@ -75,7 +79,7 @@ std::vector<cuda_backend::GraphInput> copies_to(const Recording& r, std::vector<
     if (to.numel() == 0 || is_there(i)) continue;
     if (is_dense(from) && from.layout() == to.layout()) {
       copies.push_back({to.raw_data(), from.raw_data(), static_cast<std::size_t>(to.nbytes())});
-      if (!r.backward) to.storage()->written_by("the next call of a captured step");  // else it finds out by itself
+      to.storage()->written_by("the next call of a captured step");
     } else {
       to.copy_(from);
     }
@@ -86,12 +90,15 @@ std::vector<cuda_backend::GraphInput> copies_to(const Recording& r, std::vector<
 // Records the step without running it; the random counters reserved are those of the first replay.
 RngState record(Recording& r, const CapturedStep::Step& step) {
   r.graph.reset(cuda_backend::make_graph());
+  r.writes = std::make_unique<RecordedWrites>();
+  const FlopCounter flops;
   const RngState start = rng_state();
   is_recording = true;
   const std::uint64_t first_node = autograd::Node::next_id();
   try {
     const amp::ShadowPins::Recording pinning(r.pins);
     const StepGradients::Watch watch(r.gradients);
+    const RecordedWrites::Recording writing(*r.writes);
     cuda_backend::begin_recording(r.graph.get(), start.seed, start.offset);
     r.results = step(r.inputs);
     const RngState end = rng_state();
@@ -119,6 +126,7 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
   }
   is_recording = false;
   r.random_numbers = rng_state().offset - start.offset;
+  r.flops = flops.count();
   return start;
 }
 
@@ -185,8 +193,10 @@ std::vector<Tensor> CapturedStep::run(std::vector<Tensor> inputs) {
       at = reserve_random(r->random_numbers);
       ++impl_->replays;
     }
+    const CountedFlops counted(replays ? r->flops : 0);
     r->pins.refresh();
     cuda_backend::replay(r->graph.get(), copies, at.seed, at.offset);
+    if (replays) r->writes->announce();
     r->pins.note_replay();
     if (replays) r->gradients.put_back();
     return r->backward ? CapturedBackward::attach(r->backward, r->results, nodes, at) : r->results;

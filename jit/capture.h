@@ -24,15 +24,16 @@
 // - Its host code runs only once, while recording. Schedules and logging belong outside; a learning rate set outside
 //   takes effect at the next replay, because it is stored in device memory.
 // - Its results are overwritten by the next call: clone() what must last.
-// - Weights may be written to between calls. The cast copies that the step uses stay at their addresses and are
-//   refreshed before a replay. Outside of the step, autocast casts a weight again after a replay, and in another dtype
-//   than the step's at each use.
+// - Weights may be written to between calls. Their copies in other dtypes that the step uses, casts and masters, stay
+//   at their addresses and are made current before a replay. Outside of the step, autocast casts a weight again after a
+//   replay that has written it, and in another dtype than the step's at each use.
 // - Gradients may be made, added to, read and given up (zero_grad) within the step, outside of it, or both: a replay
 //   leaves them to the parameters as the step itself would. A loss scaler's unscale_, step and update must be all
 //   within or all outside.
 // - A step may leave backward() to the caller, as one that only computes a net's outputs, and its inputs may require a
 //   gradient: the backward pass becomes a graph of its own when it is first needed. It must come before the next call,
-//   which overwrites the values that it needs, and cannot be differentiated again.
+//   which overwrites the values that it needs, and cannot be differentiated again. What it needs must not change before
+//   it, as ever.
 // - Inputs of other shapes or dtypes, calls under other modes (NoGrad, autocast, nn::train and nn::eval of any module,
 //   allow_tf32), and calls that find other gradients (none, or some to add to) are recorded separately; the last four
 //   recordings are kept.

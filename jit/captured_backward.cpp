@@ -7,6 +7,7 @@
 #include "autograd/boundary.h"
 #include "autograd/grad_mode.h"
 #include "autograd/results.h"
+#include "core/flops.h"
 #include "core/memory_order.h"
 #include "core/recorded_memory.h"
 
@@ -42,13 +43,32 @@ class CapturedBackward::Node final : public autograd::Node {
   bool released_ = false;
 };
 
+namespace {
+std::vector<autograd::SavedTensor*> saved_by(const std::vector<autograd::Node*>& nodes) {
+  std::vector<autograd::SavedTensor*> all;
+  for (autograd::Node* n : nodes) n->list_saved(all);
+  return all;
+}
+std::vector<Dtype> leaf_dtypes(const std::vector<NodeRef>& edges) {
+  std::vector<Dtype> dtypes;
+  for (const NodeRef& e : edges) {
+    if (e->is_leaf()) dtypes.push_back(static_cast<const autograd::LeafNode*>(e.get())->dtype());
+  }
+  return dtypes;
+}
+}  // namespace
+
 CapturedBackward::CapturedBackward(const std::vector<Tensor>& results, const std::vector<Tensor>& inputs,
                                    std::uint64_t first, RngState start)
-    : start_(start) {
+    : first_(first), start_(start) {
   for (const Tensor& y : results) {
     if (y.requires_grad()) roots_.push_back(y);
   }
-  edges_ = autograd::boundary_of(roots_, first);
+  std::vector<autograd::Node*> nodes;
+  edges_ = autograd::boundary_of(roots_, first, &nodes);
+  for (autograd::SavedTensor* s : saved_by(nodes)) {
+    if (!s->is_changed()) saved_.insert(s);  // what the step itself has changed since, a replay changes again
+  }
   for (const NodeRef& e : edges_) {
     const auto at = std::ranges::find_if(inputs, [&](const Tensor& x) { return x.impl()->node.get() == e.get(); });
     input_of_edge_.push_back(at == inputs.end() ? -1 : static_cast<int>(at - inputs.begin()));
@@ -60,6 +80,7 @@ std::vector<Tensor> CapturedBackward::attach(const std::shared_ptr<CapturedBackw
                                              RngState at) {
   CapturedBackward& b = *backward;
   ++b.replays_;
+  for (autograd::SavedTensor* s : b.saved_) s->save_again();
   std::vector<NodeRef> edges;
   if (std::ranges::any_of(inputs, [](const NodeRef& n) { return static_cast<bool>(n); })) {
     edges = b.edges_;
@@ -96,7 +117,12 @@ const std::vector<Tensor>& CapturedBackward::run(std::vector<Tensor> of_results,
     else Tensor(to).copy_(g);
   }
   Pass& pass = pass_from(of_results);
-  if (!pass.graph || cuda_backend::is_outdated(pass.graph.get())) record(pass);
+  // What has changed since the replay is an error, or a rule does without it: the recording finds out.
+  const bool changed = std::ranges::any_of(pass.saved, &autograd::SavedTensor::is_changed);
+  const bool replays = pass.graph && !changed && !cuda_backend::is_outdated(pass.graph.get()) &&
+                       pass.dtypes == leaf_dtypes(edges_);  // an optimizer may have widened them
+  if (!replays) record(pass);
+  const CountedFlops counted(replays ? pass.flops : 0);
   cuda_backend::replay(pass.graph.get(), copies, at.seed, at.offset);
   return pass.found;
 }
@@ -105,15 +131,23 @@ CapturedBackward::Pass& CapturedBackward::pass_from(const std::vector<Tensor>& o
   std::vector<bool> from;
   for (const Tensor& g : of_results) from.push_back(g.defined());
   const auto at = std::ranges::find(passes_, from, &Pass::from);
-  return at != passes_.end() ? *at : passes_.emplace_back(Pass{std::move(from), {}, {}});
+  return at != passes_.end() ? *at : passes_.emplace_back(Pass{std::move(from), {}, {}, 0, {}, {}});
 }
 
 void CapturedBackward::record(Pass& pass) {
   pass.found.clear();
+  pass.saved.clear();
+  pass.dtypes = leaf_dtypes(edges_);
   pass.graph.reset(cuda_backend::make_graph());
+  const FlopCounter flops;
   std::vector<Tensor> roots, seeds;
   for (std::size_t k = 0; k < roots_.size(); ++k) {
     if (pass.from[k]) roots.push_back(roots_[k]), seeds.push_back(seeds_[k]);
+  }
+  std::vector<autograd::Node*> nodes;
+  (void)autograd::boundary_of(roots, first_, &nodes);
+  for (autograd::SavedTensor* s : saved_by(nodes)) {
+    if (saved_.contains(s)) pass.saved.push_back(s);
   }
   const RngState before = rng_state();
   try {
@@ -122,6 +156,7 @@ void CapturedBackward::record(Pass& pass) {
     pass.found = autograd::gradients_at(roots, seeds, edges_, {.retain_graph = true}, true);
     check(rng_state().offset == before.offset, "the backward pass of a captured step cannot draw new random numbers");
     cuda_backend::end_recording(pass.graph.get());
+    pass.flops = flops.count();
   } catch (...) {
     cuda_backend::give_up_recording(pass.graph.get());
     pass.found.clear();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
 #include "amp/shadow_pins.h"
@@ -25,8 +26,8 @@ class CapturedBackward {
   CapturedBackward(const std::vector<Tensor>& results, const std::vector<Tensor>& inputs, std::uint64_t first,
                    RngState start);
 
-  // After a replay: `results` such that their gradients go to the weights and, where there are any, to these nodes of
-  // the caller's inputs. at: the random numbers of the replay.
+  // After a replay and what it announced: `results` such that their gradients go to the weights and, where there are
+  // any, to these nodes of the caller's inputs. at: the random numbers of the replay.
   static std::vector<Tensor> attach(const std::shared_ptr<CapturedBackward>& backward, std::vector<Tensor> results,
                                     const std::vector<autograd::NodeRef>& inputs, RngState at);
   std::size_t bytes() const;
@@ -38,6 +39,9 @@ class CapturedBackward {
     std::vector<bool> from;
     GraphHandle graph;
     std::vector<Tensor> found;
+    double flops = 0;
+    std::vector<Dtype> dtypes;                        // of the leaves among edges_, which gradients fit
+    std::vector<const autograd::SavedTensor*> saved;  // what it reads of saved_
   };
   // The gradients of edges_, in memory that the next call overwrites.
   const std::vector<Tensor>& run(std::vector<Tensor> of_results, RngState at);
@@ -47,6 +51,8 @@ class CapturedBackward {
   std::vector<Tensor> roots_, seeds_;  // the results that have a gradient, and the memory for it
   std::vector<autograd::NodeRef> edges_;
   std::vector<int> input_of_edge_;     // -1: a weight
+  std::uint64_t first_;                // id of the step's first node
+  std::unordered_set<autograd::SavedTensor*> saved_;  // what a replay of the step saves anew
   RngState start_;
   std::uint64_t replays_ = 0;          // of the step: the values that the graph needs are those of the last one
   std::vector<Pass> passes_;

@@ -44,6 +44,7 @@ void StepGradients::Watch::before_use(LeafNode& node, bool reads) {
   if (std::ranges::any_of(all, [&](const Leaf& l) { return l.node.get() == &node; })) return;
   Leaf& leaf = all.emplace_back();
   leaf.node = autograd::NodeRef(&node);
+  leaf.dtype = node.dtype();
   leaf.matters = reads;
   leaf.found = address_of(node.grad);
   if (!leaf.found) return;
@@ -54,6 +55,7 @@ void StepGradients::Watch::before_use(LeafNode& node, bool reads) {
 bool StepGradients::are_as_found() const {
   return std::ranges::all_of(leaves_, [](const Leaf& l) {
     const Tensor& g = node_of(l).grad;
+    if (node_of(l).dtype() != l.dtype) return false;
     if (!l.matters) return true;
     if (address_of(g) != l.found) return false;
     return !l.found || (g.dtype() == l.found_dtype && g.layout() == l.found_layout);
@@ -79,6 +81,7 @@ void StepGradients::put_back() const {
     const std::lock_guard lock(node.mutex);
     if (!l.stays && address_of(node.grad) != address_of(l.left))
       node.grad = l.left.defined() ? other_handle(l.left) : Tensor();
+    else if (!l.stays && node.grad.defined()) node.grad.storage()->written_by("a captured step");
     if (!node.has_hooks()) continue;
     // With the scaler's present scale, which the replay has read, or divided by it already.
     autograd::Hooks& hooks = node.hooks();

@@ -37,6 +37,7 @@ class StepGradients {
  private:
   struct Leaf {
     autograd::NodeRef node;
+    Dtype dtype;                  // of gradients that the step makes
     bool matters = false;         // what was found: not if the step replaced it unread
     const void* found = nullptr;  // address of the gradient; null: there was none
     Dtype found_dtype = f32;

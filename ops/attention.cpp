@@ -10,6 +10,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/part.h"
 #include "core/attention.h"
+#include "core/flops.h"
 #include "core/ops.h"
 #include "core/recording.h"
 #include "ops/compose.h"
@@ -56,6 +57,12 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& given_m
 }
 
 // --- one kernel ---
+// Of products between queries and keys, or of weights and values, whose widths add up to `width`.
+double scores_flops(const View& query, const View& key, std::int64_t width) {
+  const std::int64_t scores =
+      query.numel() / std::max<std::int64_t>(1, query.size(query.dim() - 1)) * key.size(key.dim() - 2);
+  return 2.0 * static_cast<double>(scores) * static_cast<double>(width);
+}
 // With `length_first` the tensors are [..., L, H, D], the layout a projection produces, and so are results and
 // gradients: no copy is needed to split and merge the heads.
 struct FusedAttention {
@@ -94,6 +101,7 @@ struct FusedAttention {
   }
   void run(const std::array<View, 2>& y, const View& q, const View& k, const View& v, const View& mask) const {
     const View query = heads_first(q), key = heads_first(k);
+    const CountedFlops counted(scores_flops(query, key, q.size(q.dim() - 1) + v.size(v.dim() - 1)));
     kernels::attention(q.device, heads_first(y[0]), y[1], query, key, heads_first(v), expanded(mask, query, key),
                        settings);
   }
@@ -114,6 +122,8 @@ struct FusedAttentionBackward {
            const View& y, const View& log_sum) const {
     const auto turn = [this](const View& x) { return of.heads_first(x); };
     const View query = turn(q), key = turn(k);
+    // The scores once more, the gradient of the weights, and the gradients of query, key and value.
+    const CountedFlops counted(scores_flops(query, key, 3 * q.size(q.dim() - 1) + 2 * v.size(v.dim() - 1)));
     kernels::attention_backward(q.device, turn(d[0]), turn(d[1]), turn(d[2]), turn(g), query, key, turn(v),
                                 FusedAttention::expanded(mask, query, key), turn(y), log_sum, of.settings);
   }

@@ -140,6 +140,9 @@ template <class F> class FunctionNode final : public autograd::Node {
       gradients[i] = autograd::fit_gradient(std::move(found[i]), meta_[i], edges_[i]);
     }
   }
+  void list_saved(std::vector<autograd::SavedTensor*>& all) override {
+    for (autograd::SavedTensor& s : saved.saved_) all.push_back(&s);
+  }
   void release_saved() override {
     released_ = true;
     saved.saved_.clear();

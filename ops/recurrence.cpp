@@ -117,6 +117,7 @@ struct Recurrence {
     kernels::gemm(x.device, flat(y[1]), flat(x), turned, {}, kept_ih);
     View kept = y[2];
     if (kept.size(0) < x.size(0)) kept.sizes[0] = x.size(0), kept.strides[0] = 0;
+    const CountedFlops counted(2.0 * static_cast<double>(y[1].numel()) * static_cast<double>(w_hh.size(1)));
     kernels::recurrence(x.device, y[0], y[1], kept, h0, c0, w_hh, b_ih, b_hh, cell, reverse);
   }
   // ONNX orders the gates differently: LSTM input, output, forget, cell; GRU update, reset, new.
@@ -167,6 +168,7 @@ struct RecurrenceBackward {
   }
   void run(const std::array<View, 4>& d, const View& g, const View&, const View&, const View&, const View& w_hh,
            const View&, const View& h0, const View& c0, const View& y, const View& gates, const View& kept) const {
+    const CountedFlops counted(2.0 * static_cast<double>(gates.numel()) * static_cast<double>(w_hh.size(1)));
     kernels::recurrence_backward(g.device, d[0], of.cell == Cell::gru ? d[1] : View{}, d[2], c0 ? d[3] : View{}, g, y,
                                  gates, kept, h0, c0, w_hh, of.cell, of.reverse);
   }

@@ -42,8 +42,7 @@ Tensor current_shadow(const Tensor& parameter) {
   if (!leaf) return {};
   const std::lock_guard lock(leaf->mutex);
   const Tensor& shadow = leaf->shadow;
-  const bool current = shadow.defined() && leaf->shadow_version == parameter.storage()->version() &&
-                       (leaf->shadow_replays == amp::replay_count() || parameter.device().is_cpu());
+  const bool current = shadow.defined() && leaf->shadow_version == parameter.storage()->version();
   if (!current || !lies_in(shadow, parameter.layout())) return {};
   amp::pin_shadow(parameter);
   return shadow;
@@ -146,7 +145,7 @@ void Optimizer::add_group(Group g) {
   const TensorOptions in_f64{.dtype = f64, .device = g.parameters[0].device()};
   g.state.resize(count);
   g.masters.resize(count);
-  g.versions.resize(count);
+  for (std::size_t i = 0; i < count; ++i) g.versions.push_back(std::make_shared<std::uint32_t>(0));
   g.layouts.resize(count);
   g.steps = zeros({n}, {.dtype = i64, .device = in_f64.device});
   g.hyper = empty({static_cast<std::int64_t>(g.hyper_values.size())}, in_f64);
@@ -194,9 +193,10 @@ void Optimizer::place(Group& g) const {
         master = make_master(p.detach());
       } else {
         match(master, compute, device, p.sizes(), layout);
-        if (version != g.versions[i]) follow(master, p.detach());
+        if (version != *g.versions[i]) follow(master, p);
       }
-      g.versions[i] = version;
+      *g.versions[i] = version;
+      amp::pin_copy(p, master, g.versions[i], follow);
     }
     sum_gradients_in(compute, p);
   }
@@ -306,13 +306,12 @@ void Optimizer::mark_written(Group& g, std::size_t i, const Tensor& shadow) {
   const Tensor& p = g.parameters[i];
   p.storage()->written_by("optimizer step");
   if (g.masters[i].defined()) {
-    g.versions[i] = p.storage()->version();
+    *g.versions[i] = p.storage()->version();
   } else if (shadow.defined()) {
     shadow.storage()->written_by("optimizer step");
     auto* leaf = leaf_of(p);
     const std::lock_guard lock(leaf->mutex);
     leaf->shadow_version = p.storage()->version();
-    leaf->shadow_replays = amp::replay_count();
   }
 }
 
@@ -473,7 +472,8 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
     g.hyper_values = g.hyper.to_vector<double>();
     for (std::size_t i = 0; i < g.masters.size(); ++i) {
       if (memory_.master_weights) sum_gradients_in(compute_dtype(g.parameters[i].dtype()), g.parameters[i]);
-      if (g.masters[i].defined()) g.versions[i] = g.parameters[i].storage()->version() - 1;  // compare at the next step
+      if (!g.masters[i].defined()) continue;
+      *g.versions[i] = g.parameters[i].storage()->version() - 1;  // compare at the next step
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -123,7 +124,7 @@ class Optimizer : public amp::Steppable {
     std::vector<std::string> names;
     std::vector<std::array<Tensor, 3>> state;  // per parameter, as many as state_names; undefined: unused
     std::vector<Tensor> masters;               // undefined: the parameter itself is updated
-    std::vector<std::uint32_t> versions;       // of the parameter when it was last rounded from its master
+    std::vector<std::shared_ptr<std::uint32_t>> versions;  // of the parameter when last rounded from its master
     std::vector<Layout> layouts;               // of the parameter in the last step, and so of its state
     std::vector<int> owners;                   // the rank that keeps a parameter's state; empty: every rank
 

@@ -55,7 +55,7 @@ void Optimizer::share_parameters(Group& g) {
   }
   share(changed, owners);
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
-    if (g.masters[i].defined()) g.versions[i] = g.parameters[i].storage()->version();  // equal to what was sent
+    if (g.masters[i].defined()) *g.versions[i] = g.parameters[i].storage()->version();  // equal to what was sent
   }
 }
 

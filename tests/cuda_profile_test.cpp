@@ -70,3 +70,21 @@ TEST_CASE("A captured step under a profile gives the same numbers, and its repla
   };
   CHECK(run(true) == run(false));
 }
+
+TEST_CASE("a captured step counts in every call, and so does its backward pass") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const Tensor w = randn({8, 4}).to(cuda).requires_grad_(), x = randn({5, 8}).to(cuda);
+  const double product = 2.0 * 5 * 8 * 4;
+  auto whole = jit::capture([&](const Tensor& t) { backward(sum(matmul(t, w))); });
+  auto forward = jit::capture([&](const Tensor& t) { return matmul(t, w); });
+  for (int i = 0; i < 4; ++i) {
+    CAPTURE(i);
+    const FlopCounter counter;
+    whole(x);
+    CHECK(counter.count() == 2 * product);
+    const Tensor y = forward(x);
+    CHECK(counter.count() == 3 * product);
+    backward(sum(y));
+    CHECK(counter.count() == 4 * product);
+  }
+}

@@ -13,7 +13,7 @@ case $(basename "$program") in
     table=$tests/cuda_shim/instructions.txt
     loops="add_64 add_64_backward add_1024_1024 add_broadcast relu relu_backward linear_bf16 linear_bf16_backward linear_f32 linear_f32_backward
       layer_norm layer_norm_backward softmax softmax_backward cross_entropy cross_entropy_backward conv2d_bf16 conv2d_bf16_backward
-      adam_100 zero_grad_100 scaler_100" ;;
+      adam_100 zero_grad_100 scaler_100 replay_100" ;;
   *)
     table=$tests/instructions.txt
     loops="add add_recorded add_number ten_multiplications adam_12_tensors scaler_step mlp_tiny" ;;

@@ -119,6 +119,30 @@ inline std::function<void()> scaler(int count) {
   };
 }
 
+// A captured training step of a net with this many layers, once it is recorded.
+inline std::function<void()> replay(int layers) {
+  std::vector<Tensor> weights;
+  for (int i = 0; i < layers; ++i) weights.push_back(wants_gradient({64, 64}));
+  const auto o = std::make_shared<optim::Adam>(weights);
+  const auto s = std::make_shared<amp::GradScaler>();
+  const auto f = [=](const Tensor& x) {
+    const Tensor loss = amp::autocast(f16, [&] {
+      Tensor y = x;
+      for (const Tensor& w : weights) y = mantissa::relu(mantissa::linear(y, w));
+      return mean(y.to(f32));
+    });
+    backward(s->scale(loss));
+    s->step(*o);
+    s->update();
+    o->zero_grad();
+    return loss;
+  };
+  const auto step = std::make_shared<decltype(jit::capture(f))>(jit::capture(f));
+  const Tensor x = on_device({32, 64});
+  for (int i = 0; i < 3; ++i) (*step)(x);
+  return [=] { (void)(*step)(x); };
+}
+
 inline const std::vector<Work>& all() {
   static const std::vector<Work> list{
       {"add_64", 1, 0, 5000, [] { return add({64}, false); }},
@@ -148,6 +172,7 @@ inline const std::vector<Work>& all() {
       {"adam_100", 4, 0, 500, [] { return adam(100); }},
       {"zero_grad_100", 0, 0, 2000, [] { return zero_grad(100); }},
       {"scaler_100", 10, 13, 300, [] { return scaler(100); }},
+      {"replay_100", 1, 1, 5000, [] { return replay(100); }},
   };
   return list;
 }

@@ -129,7 +129,7 @@ spelled = {
     "profiler": {
         "profile": "`Profile`", "record_function": "`ProfileRange`, a scope", "schedule": "a `Profile` made and stopped at the steps wanted",
         "key_averages": "the table of a `Profile`", "export_chrome_trace": "`save_trace`", "profile_memory": "`ProfileOptions`: memory",
-        "record_shapes": "`ProfileOptions`: shapes",
+        "record_shapes": "`ProfileOptions`: shapes", "with_flops": "`ProfileOptions`: flops, or `FlopCounter`",
     },
     "data": {
         "DataLoader": "`Pipeline`, as in `mnist().shuffle().batch(128)`, or `Loader`; with a collate_fn `BatchLoader`", "Dataset": "`Dataset` of tensors, or a `Source` of your own",
