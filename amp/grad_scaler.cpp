@@ -9,6 +9,7 @@
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 #include "core/profile.h"
+#include "core/recorded_memory.h"
 #include "core/recording.h"
 #include "core/shared_one.h"
 
@@ -459,20 +460,27 @@ double GradScaler::read_scale() const {
   if (!options_.enabled) return 1;
   return scale_.defined() ? scale_.item<double>() : options_.init_scale;
 }
+// The rule of a captured step is among the parameters of its launches.
+static void outdate_captured(const Tensor& scale) {
+  if (scale.defined()) cuda_backend::outdate_recordings(scale);
+}
 void GradScaler::set_growth_factor(double factor) {
   const std::lock_guard lock(mutex_);
   options_.growth_factor = with(options_, options_.init_scale, factor, options_.backoff_factor,
                                 options_.growth_interval).growth_factor;
+  outdate_captured(scale_);
 }
 void GradScaler::set_backoff_factor(double factor) {
   const std::lock_guard lock(mutex_);
   options_.backoff_factor = with(options_, options_.init_scale, options_.growth_factor, factor,
                                  options_.growth_interval).backoff_factor;
+  outdate_captured(scale_);
 }
 void GradScaler::set_growth_interval(std::int64_t interval) {
   const std::lock_guard lock(mutex_);
   options_.growth_interval = with(options_, options_.init_scale, options_.growth_factor, options_.backoff_factor,
                                   interval).growth_interval;
+  outdate_captured(scale_);
 }
 
 }  // namespace mantissa::amp

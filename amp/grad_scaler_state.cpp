@@ -3,6 +3,7 @@
 
 #include "amp/grad_scaler.h"
 #include "core/ops.h"
+#include "core/recorded_memory.h"
 
 namespace mantissa::amp {
 namespace {
@@ -85,6 +86,7 @@ void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor
   options_.growth_interval = loaded.growth_interval;
   init_counters_ = counters;
   if (!scale_.defined()) return;
+  cuda_backend::outdate_recordings(scale_);  // as by set_growth_factor
   scale_.fill_(values[0]);
   set_counters(counters);
   scale_set("load_state_dict()", site);

@@ -39,10 +39,10 @@
 //   recordings are kept.
 // - A captured step called from another one becomes part of the latter's recording.
 // - Of other tensors that it uses the addresses are recorded. If one of them is freed, such as a mask that is replaced,
-//   if the net moves (nn::to), weights are frozen or unfrozen (requires_grad_) or an optimizer gets a group, the step
-//   runs normally once more and is recorded anew. So what changes in each call should be an input, or be written in
-//   place (copy_). Not noticed: what is replaced while someone else still holds it, values of the host, and a loss
-//   scaler's scale that changes while gradients add up.
+//   if the net moves (nn::to), weights are frozen or unfrozen (requires_grad_), an optimizer gets a group or a scaler
+//   another rule, the step runs normally once more and is recorded anew. So what changes in each call should be an
+//   input, or be written in place (copy_). Not noticed: what is replaced while someone else still holds it, values of
+//   the host, and a loss scaler's scale that changes while gradients add up.
 // - Errors detected by kernels, such as an index out of range, are thrown when the host next waits: item(), to(cpu).
 // As torch.cuda.graphs.make_graphed_callables and CUDAGraph, without the warm-up that these leave to the user.
 #pragma once

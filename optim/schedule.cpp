@@ -100,22 +100,34 @@ std::vector<double> Scheduler::get_last_lr() const {
   return rates;
 }
 
+// What step() compares, and not only what it would find: with several schedulers, or a rate that was changed since, a
+// resumed run then has the bits of one without a break.
 NamedTensors Scheduler::state_dict() const {
-  const std::vector<double> base = changed_bases();
+  const auto vector = [](const std::vector<double>& x) {
+    return from_data<double>(x, {static_cast<std::int64_t>(x.size())});
+  };
+  std::vector<double> written = written_;
+  const std::vector<double> now = get_last_lr();
+  written.insert(written.end(), now.begin() + static_cast<std::ptrdiff_t>(written.size()), now.end());  // new groups
   return {{"step", scalar(static_cast<double>(step_), {.dtype = i64})},
-          {"base_lr", from_data<double>(base, {static_cast<std::int64_t>(base.size())})}};
+          {"base_lr", vector(bases())},
+          {"written_lr", vector(written)},
+          {"lr", vector(now)}};
 }
 void Scheduler::load_state_dict(const NamedTensors& state) {
-  const std::string mismatch = io::describe_mismatch(state_dict(), state);
+  NamedTensors own = state_dict();
+  const auto find = [&](const char* name) { return std::ranges::find(state, name, &NamedTensors::value_type::first); };
+  const bool is_whole = find("lr") != state.end() || find("written_lr") != state.end();
+  if (!is_whole) own.resize(2);
+  const std::string mismatch = io::describe_mismatch(own, state);
   check(mismatch.empty(), "Scheduler load_state_dict: ", mismatch);
-  const bool step_first = state[0].first == "step";
-  const std::vector<double> before = std::exchange(base_, state[step_first ? 1 : 0].second.to_vector<double>());
-  try {
-    set_step(state[step_first ? 0 : 1].second.item<std::int64_t>());
-  } catch (...) {
-    base_ = before;
-    throw;
-  }
+  std::vector<double> written, now;
+  if (is_whole) written = find("written_lr")->second.to_vector<double>(), now = find("lr")->second.to_vector<double>();
+  for (const double lr : now)
+    check(std::isfinite(lr) && lr >= 0, "Scheduler load_state_dict: ", lr, " is no learning rate");
+  go_to(find("step")->second.item<std::int64_t>(), find("base_lr")->second.to_vector<double>());
+  for (std::size_t g = 0; g < now.size(); ++g) optimizer_->set_lr(now[g], static_cast<int>(g));
+  if (is_whole) written_ = written;
 }
 
 }  // namespace mantissa::optim

@@ -90,7 +90,7 @@ class Scheduler {
   double lr(int group = 0) const { return optimizer_->lr(group); }
   std::vector<double> get_last_lr() const;  // of all groups
 
-  NamedTensors state_dict() const;  // "step" and "base_lr"
+  NamedTensors state_dict() const;  // "step", "base_lr", "written_lr" and "lr"; once it was the first two alone
   void load_state_dict(const NamedTensors& state);
 
  private:

@@ -181,6 +181,18 @@ class Program {
        [this] { backward(scaler_->scale(sum(net_(randn({2, 4}).to(cuda).to(net_.in.weight.dtype()))))); }},
       // Without the gradients before, which have another scale: the step as it is finds that out.
       {"another scale", [this] { optimizer_->zero_grad(), scaler_->update(64.0 * (1 + choose(4))); }},
+      {"another rule of the scale",
+       [this] {
+         scaler_->set_growth_factor(1.5 + choose(3));
+         scaler_->set_backoff_factor(0.25 * (1 + choose(3)));
+         scaler_->set_growth_interval(1 + choose(4));
+       }},
+      {"scaler kept", [this] { kept_scaler_ = scaler_->state_dict(); }},
+      {"scaler loaded",
+       [this] {
+         optimizer_->zero_grad();
+         if (!kept_scaler_.empty()) scaler_->load_state_dict(kept_scaler_);
+       }},
       {"memory given back", [] { empty_cache(cuda); }},
       {"synchronised", [] { synchronize(cuda); }},
   };
@@ -191,7 +203,7 @@ class Program {
   Part part_ = Part::all;
   Dtype dtype_ = f16;
   Net net_;
-  NamedTensors kept_, kept_optimizer_;
+  NamedTensors kept_, kept_optimizer_, kept_scaler_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<amp::GradScaler> scaler_;
   std::optional<optim::Ema> average_;

@@ -127,16 +127,41 @@ TEST_CASE("schedulers multiply, and keep what others did to the rate", "[optim]"
   decay.step();
   CHECK(opt.lr() == Approx(reduced / 2));
 
-  optim::Sgd other({p}, {.lr = 1});  // resumes with the same rates
+  optim::Sgd other({p}, {.lr = 1});  // resumes with the same rates, whatever is loaded first
   optim::Scheduler a(other, optim::LinearLR{.start_factor = 0.25, .end_factor = 1, .total_iters = 3}),
       b(other, optim::ExponentialLR{.gamma = 0.5});
   a.load_state_dict(warm.state_dict());
   b.load_state_dict(decay.state_dict());
   other.load_state_dict(opt.state_dict());
+  optim::Sgd third({p}, {.lr = 3});
+  optim::Scheduler c(third, optim::LinearLR{.start_factor = 0.25, .end_factor = 1, .total_iters = 3}),
+      d(third, optim::ExponentialLR{.gamma = 0.5});
+  third.load_state_dict(opt.state_dict());
+  d.load_state_dict(decay.state_dict());
+  c.load_state_dict(warm.state_dict());
   for (int i = 0; i < 3; ++i) {
-    for (optim::Scheduler* s : {&warm, &decay, &a, &b}) s->step();
-    CHECK(other.lr() == Approx(opt.lr()));
+    for (optim::Scheduler* s : {&warm, &decay, &a, &b, &c, &d}) s->step();
+    CHECK(other.lr() == opt.lr());
+    CHECK(third.lr() == opt.lr());
   }
+
+  optim::Sgd cycled({p}, {.lr = 1}), again({p}, {.lr = 1});  // a rate that the schedule does not take as its base
+  const optim::CyclicLR cycle{.base_lr = 0.1, .max_lr = 1, .step_size_up = 4, .cycle_momentum = false};
+  optim::Scheduler first(cycled, cycle), second(again, cycle);
+  first.step();
+  cycled.set_lr(0.3);
+  again.load_state_dict(cycled.state_dict());
+  second.load_state_dict(first.state_dict());
+  CHECK(again.lr() == 0.3);
+  NamedTensors earlier = first.state_dict();  // files of earlier versions have two entries
+  earlier.resize(2);
+  second.load_state_dict(earlier);
+  CHECK(again.lr() == cycle.lr_at(1, 1));
+  NamedTensors bad = first.state_dict();
+  bad[3].second = tensor({-1.0}, {.dtype = f64});
+  CHECK_THAT(message_of([&] { second.load_state_dict(bad); }), Contains("-1 is no learning rate"));
+  bad.erase(bad.begin() + 2);
+  CHECK_THAT(message_of([&] { second.load_state_dict(bad); }), Contains("written_lr"));
 
   optim::Sgd reduced_opt({p}, {.lr = 1}), resumed({p}, {.lr = 1});  // the optimizer first, as in PyTorch
   optim::Scheduler saved(reduced_opt, optim::ExponentialLR{.gamma = 0.5}),
