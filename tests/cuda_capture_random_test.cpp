@@ -1,30 +1,20 @@
 // Random training programs: a captured step among whatever else a program does between its calls, bitwise against the
 // same program with the step as it is.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+#include "tests/random_program.h"
 
 using namespace mantissa;
+using test::Dice, test::Net, test::same_bits;
 
 namespace {
-
-struct Net {
-  nn::Linear in{4, 12};
-  nn::BatchNorm1d norm{12};
-  nn::Dropout drop{.p = 0.25};
-  nn::Linear out{12, 2};
-  MANTISSA_FIELDS(in, norm, drop, out)
-  Tensor operator()(const Tensor& x) const { return out(drop(relu(norm(in(x))))); }
-};
 
 enum class Part { all, gradients, loss, outputs };  // of an iteration in the step; the rest follows outside of it
 enum class Region { none, within, around };         // autocast, within or around the step
@@ -33,12 +23,7 @@ enum class Region { none, within, around };         // autocast, within or aroun
 struct Value {
   std::string what;
   std::vector<double> numbers;
-  bool operator==(const Value& other) const {
-    const auto same = [](double a, double b) {
-      return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (std::isnan(a) && std::isnan(b));
-    };
-    return what == other.what && std::ranges::equal(numbers, other.numbers, same);
-  }
+  bool operator==(const Value& other) const { return what == other.what && same_bits(numbers, other.numbers); }
 };
 struct Found {
   std::vector<Value> values;
@@ -49,19 +34,19 @@ struct Found {
 class Program {
  public:
   Program(std::uint64_t number, bool captured)
-      : choices_(number), captured_(captured), net_((manual_seed(number), Net())) {
-    part_ = static_cast<Part>(choose(4));
-    const bool halves = chance(0.3);
-    dtype_ = chance(0.5) ? f16 : bf16;
+      : dice_(number), captured_(captured), net_((manual_seed(number), Net())) {
+    part_ = static_cast<Part>(dice_.choose(4));
+    const bool halves = dice_.chance(0.3);
+    dtype_ = dice_.chance(0.5) ? f16 : bf16;
     nn::to(net_, cuda);
     if (halves) nn::to(net_, dtype_);
     kept_ = nn::clone(nn::state_dict(net_));
-    optimizer_ = make_optimizer({.master_weights = halves && chance(0.7)});
+    optimizer_ = make_optimizer({.master_weights = halves && dice_.chance(0.7)});
     kept_optimizer_ = nn::clone(optimizer_->state_dict());
-    if (chance(0.5)) average_.emplace(nn::parameters(net_), optim::EmaOptions{.decay = 0.9});
+    if (dice_.chance(0.5)) average_.emplace(nn::parameters(net_), optim::EmaOptions{.decay = 0.9});
     scaler_ = std::make_unique<amp::GradScaler>(amp::GradScalerOptions{.init_scale = 256, .growth_interval = 3});
-    region_ = halves ? Region::none : static_cast<Region>(choose(3));
-    clips_ = chance(0.3);
+    region_ = halves ? Region::none : static_cast<Region>(dice_.choose(3));
+    clips_ = dice_.chance(0.3);
   }
 
   // Up to its end or an error, such as that of a loss scaler whose optimizer has no gradient.
@@ -76,15 +61,13 @@ class Program {
   }
 
  private:
-  bool chance(double p) { return std::uniform_real_distribution<>()(choices_) < p; }
-  int choose(int n) { return std::uniform_int_distribution<>(0, n - 1)(choices_); }
   void note(const std::string& what, const Tensor& t) {
     values_.push_back({what, cast(t.detach().to(cpu), f64).to_vector<double>()});
   }
 
   std::unique_ptr<optim::Optimizer> make_optimizer(const optim::MemoryOptions& memory) {
     const auto p = nn::parameters(net_);
-    switch (choose(4)) {
+    switch (dice_.choose(4)) {
       case 0: return std::make_unique<optim::SGD>(p, optim::SgdOptions{.lr = 0.05, .momentum = 0.9}, memory);
       case 1: return std::make_unique<optim::AdamW>(p, optim::AdamWOptions{.lr = 0.02}, memory);
       case 2: return std::make_unique<optim::Lion>(p, optim::LionOptions{.lr = 0.01}, memory);
@@ -94,15 +77,15 @@ class Program {
 
   void run() {
     for (int i = 0; i < 14; ++i) {
-      const std::int64_t rows = chance(0.85) ? 6 : 3;
-      const Tensor x = (randn({rows, 4}) * (chance(0.08) ? 1e6 : 1)).to(cuda).to(net_.in.weight.dtype());
+      const std::int64_t rows = dice_.chance(0.85) ? 6 : 3;
+      const Tensor x = (randn({rows, 4}) * (dice_.chance(0.08) ? 1e6 : 1)).to(cuda).to(net_.in.weight.dtype());
       const Tensor y = randn({rows, 2}).to(cuda);
-      const bool captured = !chance(0.1) && captured_;
+      const bool captured = !dice_.chance(0.1) && captured_;
       const auto call = [&] { return captured ? step_(x, y) : step(x, y); };
       const Tensor result = region_ == Region::around ? amp::autocast(dtype_, call) : call();
       note("the result", result);
       after_step(result, y);
-      const auto& [name, event] = events_[static_cast<std::size_t>(choose(static_cast<int>(events_.size())))];
+      const auto& [name, event] = events_[static_cast<std::size_t>(dice_.choose(static_cast<int>(events_.size())))];
       values_.push_back({name, {}});
       event();
       for (const auto& [weight, t] : nn::state_dict(net_)) note(weight, t);
@@ -124,7 +107,7 @@ class Program {
   void after_step(const Tensor& result, const Tensor& y) {
     if (part_ == Part::all) return;
     if (part_ != Part::gradients) backward(scaler_->scale(part_ == Part::outputs ? mse_loss(result, y) : result));
-    if (chance(0.8)) update();  // or gradients accumulate
+    if (dice_.chance(0.8)) update();  // or gradients accumulate
   }
   void update() {
     const amp::StepResult done = clips_ ? scaler_->step(*optimizer_, amp::ClipNorm{0.5}) : scaler_->step(*optimizer_);
@@ -136,12 +119,12 @@ class Program {
   void evaluate(Dtype dtype) {
     const NoGrad no_grad;
     const Tensor x = randn({5, 4}).to(cuda).to(net_.in.weight.dtype());
-    const bool captured = chance(0.5) && captured_;
+    const bool captured = dice_.chance(0.5) && captured_;
     note("an evaluation", amp::autocast(dtype, [&] { return captured ? look_(x) : net_(x); }));
   }
   Tensor some_weight() {
     const auto p = nn::parameters(net_);
-    return p[static_cast<std::size_t>(choose(static_cast<int>(p.size())))].detach();
+    return p[static_cast<std::size_t>(dice_.choose(static_cast<int>(p.size())))].detach();
   }
 
   struct Event {
@@ -159,14 +142,14 @@ class Program {
          const auto scope = average_->applied();
          evaluate(f16);
        }},
-      {"another rate", [this] { optimizer_->set_lr(0.001 * (1 + choose(20))); }},
+      {"another rate", [this] { optimizer_->set_lr(0.001 * (1 + dice_.choose(20))); }},
       {"a smaller weight", [this] { some_weight().mul_(0.5); }},
       {"a clamped weight", [this] { some_weight().clamp_(-0.2, 0.2); }},
       {"weights kept", [this] { kept_ = nn::clone(nn::state_dict(net_)); }},
       {"weights loaded", [this] { nn::load_state_dict(net_, kept_); }},
       {"optimizer kept", [this] { kept_optimizer_ = nn::clone(optimizer_->state_dict()); }},
       {"optimizer loaded", [this] { optimizer_->load_state_dict(kept_optimizer_); }},
-      {"another seed", [this] { manual_seed(static_cast<std::uint64_t>(choose(1000))); }},
+      {"another seed", [this] { manual_seed(static_cast<std::uint64_t>(dice_.choose(1000))); }},
       {"random numbers kept", [this] { random_ = rng_state(); }},
       {"random numbers restored", [this] { if (random_) set_rng_state(*random_); }},
       {"nn::eval", [this] { nn::eval(net_); }},
@@ -180,12 +163,12 @@ class Program {
       {"gradients of something else",
        [this] { backward(scaler_->scale(sum(net_(randn({2, 4}).to(cuda).to(net_.in.weight.dtype()))))); }},
       // Without the gradients before, which have another scale: the step as it is finds that out.
-      {"another scale", [this] { optimizer_->zero_grad(), scaler_->update(64.0 * (1 + choose(4))); }},
+      {"another scale", [this] { optimizer_->zero_grad(), scaler_->update(64.0 * (1 + dice_.choose(4))); }},
       {"another rule of the scale",
        [this] {
-         scaler_->set_growth_factor(1.5 + choose(3));
-         scaler_->set_backoff_factor(0.25 * (1 + choose(3)));
-         scaler_->set_growth_interval(1 + choose(4));
+         scaler_->set_growth_factor(1.5 + dice_.choose(3));
+         scaler_->set_backoff_factor(0.25 * (1 + dice_.choose(3)));
+         scaler_->set_growth_interval(1 + dice_.choose(4));
        }},
       {"scaler kept", [this] { kept_scaler_ = scaler_->state_dict(); }},
       {"scaler loaded",
@@ -197,7 +180,7 @@ class Program {
       {"synchronised", [] { synchronize(cuda); }},
   };
 
-  std::mt19937_64 choices_;
+  Dice dice_;
   bool captured_, clips_ = false;
   Region region_ = Region::none;
   Part part_ = Part::all;

@@ -1,39 +1,19 @@
 // Random training programs that are saved after a random step and resumed by other objects, bitwise against the same
 // programs without a break.
-#include <algorithm>
-#include <bit>
-#include <cmath>
 #include <memory>
 #include <optional>
-#include <random>
+#include <string>
 #include <vector>
 
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+#include "tests/random_program.h"
 #include "tests/temp_dir.h"
 
 using namespace mantissa;
+using test::Dice, test::Net, test::same_bits;
 
 namespace {
-
-struct Net {
-  nn::Linear in{4, 12};
-  nn::BatchNorm1d norm{12};
-  nn::Dropout drop{.p = 0.25};
-  nn::Linear out{12, 2};
-  MANTISSA_FIELDS(in, norm, drop, out)
-  Tensor operator()(const Tensor& x) const { return out(drop(relu(norm(in(x))))); }
-};
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t number) : engine_(number) {}
-  bool chance(double p) { return std::uniform_real_distribution<>()(engine_) < p; }
-  int choose(int n) { return std::uniform_int_distribution<>(0, n - 1)(engine_); }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 // Of what a program is made.
 struct Choice {
@@ -161,10 +141,7 @@ class Training {
 std::string difference(const io::Checkpoint& a, const io::Checkpoint& b) {
   for (const auto& [name, t] : a.tensors) {
     const std::vector<double> x = cast(t, f64).to_vector<double>(), y = cast(b.tensor(name), f64).to_vector<double>();
-    if (!std::ranges::equal(x, y, [](double u, double v) {
-          return std::bit_cast<std::uint64_t>(u) == std::bit_cast<std::uint64_t>(v) || (std::isnan(u) && std::isnan(v));
-        }))
-      return name;
+    if (!same_bits(x, y)) return name;
   }
   return "";
 }
