@@ -70,7 +70,7 @@ struct Columns {
                                    "share", "total, ms", "mean, us");
     if (device) text += fmt::format(" {:>14} {:>8} {:>14}", "GPU self, ms", "share", "GPU total, ms");
     if (memory) text += fmt::format(" {:>12}", "memory, MiB");
-    if (flops) text += fmt::format(" {:>12} {:>10}", "GFLOP", "GFLOP/s");
+    if (flops) text += fmt::format(" {:>14} {:>10}", "MFLOP", "GFLOP/s");
     return text + "\n";
   }
   // Totals of nested rows must not be added up, so the last line leaves them out.
@@ -87,8 +87,8 @@ struct Columns {
       text +=
           fmt::format(" {:>12}", with_totals ? fmt::format("{:.2f}", static_cast<double>(r.bytes) / (1 << 20)) : "");
     const std::int64_t time = device ? r.device_self : r.self;  // FLOP in ns are GFLOP in s
-    if (flops && (r.flops == 0 || time == 0)) text += fmt::format(" {:>12} {:>10}", "-", "-");
-    else if (flops) text += fmt::format(" {:>12.3f} {:>10.1f}", r.flops / 1e9, r.flops / static_cast<double>(time));
+    if (flops && (r.flops == 0 || time == 0)) text += fmt::format(" {:>14} {:>10}", "-", "-");
+    else if (flops) text += fmt::format(" {:>14.3f} {:>10.2f}", r.flops / 1e6, r.flops / static_cast<double>(time));
     return text + "\n";
   }
 };
